@@ -83,19 +83,18 @@ def raises_text(function: Callable[[str], Any]) -> Callable[[str], Any]:
 def node_facts(text: str) -> dict[str, Any]:
     """``machine.facts``, and ``targets``: by target ``why`` it can't run here (None: it can), and
     the ``run_id`` that it would have. ``text``: a JSON list of targets."""
-    return {**machine.facts(), "targets": {name: _target(name) for name in json.loads(text)}}
-
-
-def _target(text: str) -> dict[str, Any]:
-    try:
-        where = Target.parse(text)
-        why = why_unavailable(where)
-    except ProbeError as error:
-        return {"why": str(error), "run_id": ""}
-    session = open_session(where)
-    row = run_row(where, session.expected_facts(), session.variables)
-    session.close()
-    return {"why": why, "run_id": row["run_id"]}
+    targets = {}
+    for name in json.loads(text):
+        try:
+            where = Target.parse(name)
+            why, session = why_unavailable(where), open_session(where)
+        except ProbeError as error:
+            targets[name] = {"why": str(error), "run_id": ""}
+            continue
+        row = run_row(where, session.expected_facts(), session.variables)
+        session.close()
+        targets[name] = {"why": why, "run_id": row["run_id"]}
+    return {**machine.facts(), "targets": targets}
 
 
 @raises_text
@@ -335,14 +334,6 @@ def total_threads(nodes: Iterable[DaskNode]) -> int:
     return sum(node.threads for node in nodes)
 
 
-def by_kind(nodes: Iterable[DaskNode], target: str) -> dict[tuple[str, str], list[DaskNode]]:
-    """Nodes by the label of their machine, and the run that they would give of a target."""
-    kinds: dict[tuple[str, str], list[DaskNode]] = defaultdict(list)
-    for node in nodes:
-        kinds[node.label, node.targets[target]["run_id"]].append(node)
-    return kinds
-
-
 def unpacked_tables(packed: Mapping[str, bytes]) -> dict[str, pa.Table]:
     """The tables of an answer. ValueError: a node of another version sent other ones."""
     tables = {}
@@ -354,16 +345,6 @@ def unpacked_tables(packed: Mapping[str, bytes]) -> dict[str, pa.Table]:
             raise ValueError(f"its {name} have different columns from this probe's")
         tables[name] = rows
     return tables
-
-
-# Stored before all others: what comparisons say is done has its other rows on the disk already.
-ORDER = ("runs", "cases", "differences", "outputs")
-
-
-def append_tables(store: Store, tables: Mapping[str, pa.Table]) -> None:
-    for name in sorted(tables, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
-        if len(rows := tables[name]):
-            store.extend(name, {column: rows[column] for column in rows.column_names})
 
 
 class Wanted(NamedTuple):
@@ -448,7 +429,11 @@ class _TargetSweep:
         self.request, self.plan, self.wanted = request, request.plans[0], wanted
         text, values = wanted.target.text, list(request.values)
         self.summary = TargetSummary(text)
-        kinds = by_kind([n for n in nodes if wanted.label in (None, n.label)], text)
+        # by the label of their machine, and the run that they would give
+        kinds: dict[tuple[str, str], list[DaskNode]] = defaultdict(list)
+        for node in nodes:
+            if wanted.label in (None, node.label):
+                kinds[node.label, node.targets[text]["run_id"]].append(node)
 
         def stored(label: str, run_id: str) -> tuple[set[int], list[Mapping[str, Any]]]:
             if label not in stores:
@@ -512,7 +497,12 @@ class _TargetSweep:
                 failed.append(row)
         tables.pop("failures", None)
         if self.store is not None:
-            append_tables(self.store, tables)
+            # comparisons last: what they say is done has its other rows on the disk already
+            for name in sorted(tables, key="comparisons".__eq__):
+                if len(found := tables[name]):
+                    self.store.extend(
+                        name, {column: found[column] for column in found.column_names}
+                    )
             for row in failed:
                 self.store.append("failures", row)
         for row in rows.get("comparisons", []):

@@ -290,7 +290,7 @@ def test_what_is_no_machine_or_no_place_for_one_is_refused():
         ("--cluster local:0", "cluster=local:0"),
         ("--cluster tcp://host", "cluster=tcp://host"),
         ("--cluster ucx://host:1", "cluster=ucx://host:1"),
-        ("--cluster local:2 --by order", "--shard i/n"),
+        ("--cluster local:2 --by order", "cluster=local:2: a sweep by order has no such choice"),
         ("--cluster local:2 --workers 2", "workers=2"),
     ],
 )
