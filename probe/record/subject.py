@@ -426,8 +426,7 @@ def function_recorder(
     if hasattr(function, "plain") and hasattr(function, "record"):
         return function  # type: ignore[return-value]
     if not callable(function):
-        kind = type(function).__name__
-        raise InputError("function", kind, "it can't be called", NO_ARGUMENTS)
+        raise InputError("function", type(function).__name__, "it can't be called", NO_ARGUMENTS)
     if missing := [each.name for each in parameters(function) if each.default is each.empty]:
         why = f"it takes {', '.join(missing)}"
         name = getattr(function, "__name__", type(function).__name__)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -30,7 +30,6 @@ from probe.order.semantics.contract import Call, Operand, left_out, positions
 from probe.record.contract import (
     INPUT,
     WEIGHT,
-    Again,
     Input,
     Laid,
     Operation,
@@ -404,51 +403,43 @@ class GraphRecorder(ABC):
         self.note = ""
         self.already: list[str] | None = None
         self.graph: Graph | None = None
-        self.whole = False
 
     @abstractmethod
     def plain(self) -> list[np.ndarray]:
         """Runs the model unwatched."""
 
     @abstractmethod
-    def cut(self) -> Graph:
-        """Returns the nodes that run unwatched."""
+    def cuts(self) -> Iterator[Graph]:
+        """Yields nodes that run unwatched; several where the model can be cut in several ways."""
 
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs it node by node, and calls ``visit`` behind each. ``Again`` where that can't be, or
-        its nodes give different bits than it does unwatched: then it is one operation."""
-        if self.whole:
-            return self._as_one(visit)
-        if self.graph is not None:
-            return self.graph.run(visit)
-        wanted, graph, visiting = self.plain(), self.cut(), False
+        """Runs it node by node, and calls ``visit`` behind each; as one operation where no nodes
+        give the bits that it gives unwatched, which is tried before the first recording."""
+        if self.graph is None and not self.note:
+            self._choose()
+        return self._as_one(visit) if self.graph is None else self.graph.run(visit)
+
+    def _choose(self) -> None:
+        wanted, why = self.plain(), "run one by one give different bits"
         self.already = [array_digest(output) for output in wanted]
 
-        def visited(event: Operation) -> None:
-            nonlocal visiting
+        def read(event: Operation) -> None:
             for value in event.gives:
                 foreign(value.array)
-            visiting = True
-            visit(event)
-            visiting = False
 
-        why = "run one by one give different bits"
-        try:
-            outputs = graph.run(visited)
-            both = zip(outputs, wanted, strict=True)
-            if all(same_bits(foreign(output.array), due) for output, due in both):
-                self.graph = graph
-                return outputs
-        # a node that can't run alone, or a type without arrays
-        except (Foreign, ProbeError, ValueError) as failed:
-            if visiting:
-                raise
-            error = failed.__cause__ or failed
-            said = " ".join(str(error).split())[:120] or type(error).__name__
-            why = f"can't be run one by one ({said})"
-        self.whole = True
+        for graph in self.cuts():
+            try:
+                outputs = graph.run(read)
+                both = zip(outputs, wanted, strict=True)
+                if all(same_bits(foreign(output.array), due) for output, due in both):
+                    self.graph = graph
+                    return
+            # a node that can't run alone, or a type without arrays
+            except (Foreign, ProbeError, ValueError) as failed:
+                error = failed.__cause__ or failed
+                said = " ".join(str(error).split())[:120] or type(error).__name__
+                why = f"can't be run one by one ({said})"
         self.note = f"the model is one operation: its nodes {why}"
-        raise Again
 
     def _as_one(self, visit: Visit) -> list[Seen]:
         def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

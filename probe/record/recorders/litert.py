@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from math import prod
@@ -303,8 +303,8 @@ class LiteRTRecorder(graphs.GraphRecorder):
         ends = interpreter.get_output_details()
         return [interpreter.get_tensor(detail["index"]) for detail in ends]
 
-    def cut(self) -> LiteRTOperators:
-        return LiteRTOperators(LiteRTFile(self.model), self.inputs, self.switches)
+    def cuts(self) -> Iterator[LiteRTOperators]:
+        yield LiteRTOperators(LiteRTFile(self.model), self.inputs, self.switches)
 
 
 AGAIN = "convert or download it again"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -286,7 +286,7 @@ class OnnxRecorder(graphs.GraphRecorder):
             raise graphs.refused("ONNX Runtime", arrays, str(error).splitlines()[0]) from None
         return [np.asarray(output) for output in outputs]
 
-    def cut(self) -> Optimised:
+    def cuts(self) -> Iterator[Optimised]:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             path, beside = Path(folder, "optimised.onnx"), Path(folder, "weights")
             settings = options(self.switches)
@@ -298,7 +298,7 @@ class OnnxRecorder(graphs.GraphRecorder):
             some = beside.exists() and beside.stat().st_size > 0
             mapped = np.memmap(beside, np.uint8, "r") if some else None
             model = onnx.load(path, load_external_data=False)
-            return Optimised(model, self.inputs, self.switches, mapped)
+        yield Optimised(model, self.inputs, self.switches, mapped)
 
     def _session(self, settings: Any) -> Any:
         given = isinstance(self.model, bytes)
