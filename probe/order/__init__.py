@@ -2,7 +2,7 @@
 
 ``fprev`` is the published algorithm, for one output; the rest refines it. ``masks`` asks an
 operator, also a sum that is too long for a whole order; ``reveal`` grows trees of its answers for
-all outputs at once (those of long sums are guessed and proved in a few calls, in ``proof``),
+all outputs at once (those of long sums are guessed, in ``guess``),
 ``rounding``, ``fusion`` and ``flush`` find what is fused, kept wider and made zero, ``replay``
 evaluates a tree in NumPy, ``orders`` puts them together for all outputs of one call, ``functions``
 for any Python function that adds.

@@ -10,8 +10,7 @@ nothing else is asked. Where it is no, operands, products and sums are asked by 
 - sums: 1.5 and -1 times the smallest normal number, which meet in a node; what is left is added to
   a normal number right above, or is the output.
 
-A few sums stand for all where they answer alike and two calls agree, which have subnormal sums in
-nearly every node of a chain; where they do not, every node is asked.
+Every node is asked; of a long sum some stand for all where they answer alike.
 """
 
 from __future__ import annotations
@@ -26,8 +25,9 @@ from probe.case import floats, operands
 from probe.order.fusion import FusionPiece, ask_pieces
 from probe.order.masks import MaskQuestion, Masks, classify
 from probe.order.summation import EVERY, Rounding
-from probe.order.tree import BIAS, Tree
+from probe.order.tree import BIAS
 
+NODES = 4096  # nodes of a tree that stand for all of them where they flush alike
 AT_ONCE = 1 << 20  # speed alone: leaves that are set in one call
 ALIKE = 4  # speed alone: sets of weights by which filters that flush are told apart
 SPAN = 4  # binades between the constant input and 1 where products are asked about
@@ -132,23 +132,12 @@ def _answers_to_sets(
 ) -> list[np.ndarray]:
     """Answers to sets as rows: members, and behind them their partners, -1 where there are none."""
     shapes = [members.shape for sets_of_piece in sets for members in sets_of_piece]
-    return ask_pieces(
-        masks, question, pieces, [sets_in_rows(sets_of_piece, shapes) for sets_of_piece in sets]
-    )
-
-
-def sets_in_rows(sets: Sets, shapes: Sequence[tuple[int, ...]] | None = None) -> np.ndarray:
-    """Sets as rows: members, and behind them their partners, -1 where there are none.
-
-    ``shapes``: of all sets that are asked together; None: these.
-    """
-    shapes = [members.shape for members in sets] if shapes is None else shapes
-    most = max((shape[0] for shape in shapes), default=1)
-    width = max((shape[1] for shape in shapes), default=1)
-    rows = np.full((len(sets), width, most), -1)
-    for row, members in zip(rows, sets, strict=True):
-        row[:, : len(members)] = members.T
-    return rows.reshape(len(sets), width * most)
+    most, width = (max(sizes) for sizes in zip(*shapes, strict=True)) if shapes else (1, 1)
+    rows = [np.full((len(sets_of_piece), width, most), -1) for sets_of_piece in sets]
+    for table, sets_of_piece in zip(rows, sets, strict=True):
+        for row, members in zip(table, sets_of_piece, strict=True):
+            row[:, : len(members)] = members.T
+    return ask_pieces(masks, question, pieces, [r.reshape(len(r), width * most) for r in rows])
 
 
 def of_leaves(masks: Masks, piece: FusionPiece) -> Sets:
@@ -259,37 +248,23 @@ def _halves_beside_partners(answer: np.ndarray, partner: float, leaves: np.ndarr
 
 
 def _reveal_flushed_sums(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
-    """Asks a few nodes, then chains of them at once; all nodes where these do not agree."""
+    """Asks all nodes; of a long sum ``NODES`` of them, and the others where these do not agree."""
     traces = [piece.traces for piece in pieces]
-    sampled = ask_pieces(masks, _sum_is_flushed, pieces, [trace.sample() for trace in traces])
-    roots, chains, bottoms = [], [], []
-    most = 2 ** (floats.FORMATS[masks.operator.dtype].precision - 2)
-    for trace in traces:
-        added = bool(trace.tree.nodes)  # a tree of one leaf adds nothing
-        roots.append(trace.ends[: int(added)])
-        firsts = (0, 1) if added else ()
-        chains.append([_chain_pattern(trace.tree, first, trace.bias) for first in firsts])
-        # pairs that meet in nodes without inner children, as many as stay subnormal together
-        pairs = trace.paths[:, :2] if len(trace.paths) else trace.ends[:1]
-        bottoms.append([pairs[:most]] if added else [])
+    # a tree of one leaf adds nothing
+    roots = [trace.ends[: bool(trace.tree.nodes)] for trace in traces]
+    sampled = [trace.triples[:: -(-len(trace.triples) // NODES) or 1] for trace in traces]
     results = ask_pieces(masks, _sum_is_flushed, pieces, roots)
-    flushed = _answers_to_sets(masks, pieces, chains, _chain_is_flushed)
-    bottoms_kept = _answers_to_sets(masks, pieces, bottoms, _bottom_is_kept)
-    apart = []
-    for number, piece in enumerate(pieces):
-        answers = np.concatenate([sampled[number], results[number]])
-        all_flushed = (answers == 1).all(axis=0) & (flushed[number] == 1).all(axis=0)
-        all_kept = (answers == 0).all(axis=0) & (bottoms_kept[number] == 1).all(axis=0)
-        piece.answers["flush sums"] = np.stack([all_flushed, all_kept]).astype(np.int32)
-        piece.answers["flush root"] = results[number]
-        apart.append(bool((~all_flushed & ~all_kept).any()) or piece.alone)
-    triples = [
-        t.triples if nodes_differ else t.triples[:0]
-        for t, nodes_differ in zip(traces, apart, strict=True)
+    answered = ask_pieces(masks, _sum_is_flushed, pieces, sampled)
+    open_ = [
+        trace.triples if len(some) < len(trace.triples) and (some != root[:1]).any() else some[:0]
+        for trace, some, root in zip(traces, answered, results, strict=True)
     ]
-    nodes = ask_pieces(masks, _sum_is_flushed, pieces, triples)
-    for piece, answers in zip(pieces, nodes, strict=True):
-        piece.answers["flush nodes"] = answers
+    nodes = ask_pieces(masks, _sum_is_flushed, pieces, open_)
+    for piece, root, some, every in zip(pieces, results, answered, nodes, strict=True):
+        alike = np.broadcast_to(some[:1], (len(piece.traces.triples), some.shape[1]))
+        whole = some if len(some) == len(alike) else alike
+        piece.answers["flush root"] = root
+        piece.answers["flush nodes"] = every if len(every) else whole
 
 
 def _sum_is_flushed(masks: Masks, leaves: np.ndarray) -> np.ndarray:
@@ -302,49 +277,6 @@ def _sum_is_flushed(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     beside = least * (width == 3)
     answer = masks.run(leaves, [1.5 * least, -least, least][:width])
     return classify(answer, zero=least / 2 + beside, one=beside).astype(np.int32)
-
-
-def _chain_pattern(tree: Tree, first: int, bias: int) -> np.ndarray:
-    """Leaves that give every second node of a chain a subnormal sum, if the sums below are zero.
-
-    (nodes, 2): 1.5 and -1 times the smallest normal number. ``first`` 1: the root has no such sum,
-    and 1.5 comes out, for which the last row has one leaf only.
-    """
-    plus: list[int] = []
-    minus: list[int] = []
-    stack = [(~(len(tree.nodes) - 1), first)]
-    while stack:
-        child, want = stack.pop()
-        if child >= 0:
-            if want:
-                (plus if want > 0 else minus).append(bias if child == BIAS else child)
-            continue
-        children = tree.nodes[~child]
-        # a leaf carries what is wanted, so that the nodes beside it have sums of their own
-        ranked = sorted(children, key=lambda item: item < 0)
-        values = [want] if want else [-1, 1]
-        stack += itertools.zip_longest(ranked, values, fillvalue=0)
-    rows = np.full((max(len(plus), len(minus)), 2), -1)
-    rows[: len(plus), 0], rows[: len(minus), 1] = plus, minus
-    return rows
-
-
-def _chain_is_flushed(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """1 where all subnormal sums of a pattern are zero, 0 elsewhere."""
-    least, most = 2.0 ** floats.FORMATS[masks.operator.dtype].emin, leaves.shape[2] // 2
-    answer = masks.run(leaves, np.repeat([1.5 * least, -least], most))
-    more = (leaves[:, :, :most] >= 0).sum(axis=2) - (leaves[:, :, most:] >= 0).sum(axis=2)
-    result: np.ndarray = answer == 1.5 * least * more[:, None, :]
-    return result.astype(np.int32)
-
-
-def _bottom_is_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """1 where the subnormal differences of all pairs come out together, 0 elsewhere."""
-    form, most = floats.FORMATS[masks.operator.dtype], leaves.shape[2] // 2
-    least, unit = 2.0**form.emin, 2.0 ** (form.emin - form.precision + 1)
-    answer = masks.run(leaves, np.repeat([least + unit, -least], most))
-    result: np.ndarray = answer == unit * (leaves[:, :, :most] >= 0).sum(axis=2)[:, None, :]
-    return result.astype(np.int32)
 
 
 FACTORS = {8: ((7, 73), (15, 17)), 11: ((63, 65), (23, 89))}
@@ -393,15 +325,11 @@ def with_flushing(rounding: Rounding, piece: FusionPiece, column: int) -> Roundi
     leaves = frozenset(tree.leaves)
     fused = rounding.fused & leaves if tree.nodes else frozenset()
     products = lost("products", "behind bias") | ({BIAS} if lost("bias") else frozenset())
-    all_flushed, all_kept = piece.answers["flush sums"][:, column]
     nodes = len(tree.nodes)
-    sums = frozenset([EVERY] if all_flushed and nodes else [])
-    if nodes and not all_flushed and not all_kept:
-        answers = [*piece.answers["flush nodes"][:, column], piece.answers["flush root"][0, column]]
-        flushed_nodes = itertools.compress(
-            [*piece.traces.triple_nodes, nodes - 1], np.array(answers) == 1
-        )
-        sums = _all_or_listed(frozenset(flushed_nodes), frozenset(range(nodes)))
+    answers = [piece.answers[name][:nodes, column] for name in ("flush nodes", "flush root")]
+    asked = [*piece.traces.triple_nodes, nodes - 1]
+    flushed_nodes = itertools.compress(asked, np.concatenate([answers[0], answers[1][:1]]) == 1)
+    sums = _all_or_listed(frozenset(flushed_nodes), frozenset(range(nodes)))
     rounding = replace(
         rounding,
         flushed_inputs=_all_or_listed(lost("inputs"), leaves - {BIAS}),

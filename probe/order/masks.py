@@ -26,7 +26,6 @@ import numpy as np
 from probe.case import floats, memory
 from probe.case.case import Summed
 from probe.case.errors import InputError
-from probe.order.tree import Tree
 from probe.targets.launch import AnySession
 from probe.targets.progress import VOICE, span
 
@@ -73,25 +72,12 @@ class Scale:
         return cls(unit, 2.0**form.big, 2 ** (form.precision - 1))
 
 
-@dataclass(frozen=True)
-class Proved:
-    """A tree, the leaves in it as masks number them, and the outputs that it was proved for.
-
-    ``fits``: bool (positions, filters), false also where nothing was asked.
-    """
-
-    tree: Tree
-    read: np.ndarray
-    fits: np.ndarray
-
-
 class Masks:
     """Puts questions to an operator and counts its calls.
 
     ``calls``: how often the operator was run; ``size``: leaves of a filter, the bias included;
     ``flushing`` and ``alike``: what ``flush`` found of all outputs, which is asked once, and
-    ``zeros``: what ``rounding`` did of signs, which are asked if ``signed``; ``proved``: what
-    ``proof`` has shown so far.
+    ``zeros``: what ``rounding`` did of signs, which are asked if ``signed``.
     """
 
     def __init__(self, operator: MaskedOperator, signed: bool = False) -> None:
@@ -107,7 +93,6 @@ class Masks:
         self.zeros: np.ndarray | None = None
         self.alike: np.ndarray | None = None
         self._counts: np.ndarray | None = None
-        self.proved: list[Proved] = []
 
     def run(
         self,

@@ -220,6 +220,17 @@ class Tree:
         leaves: list[int] = self._spans[0].tolist()
         return leaves
 
+    def neighbour_sizes(self) -> np.ndarray:
+        """Leaves under the node where each of ``written`` meets the next one: int64."""
+        _, starts, ends = self._spans
+        sizes = np.zeros(len(self.leaves) - 1, np.int64)
+        for node, children in enumerate(self.nodes):
+            place = int(starts[node])
+            for child in children[:-1]:
+                place = place + 1 if child >= 0 else int(ends[~child])
+                sizes[place - 1] = ends[node] - starts[node]
+        return sizes
+
     def lca_sizes(self, leaf: int) -> np.ndarray:
         """Leaves under the lowest common ancestor of ``leaf`` and each of ``leaves``; its own: 1.
 

@@ -8,18 +8,14 @@ entries are pooled apart: each has one element set, and the outputs that show it
 
 A kernel may read beyond a window, a neighbouring row or place, and multiply it by a zero of its
 own: such inputs *reach* the output. No finite number shows that, for 0 * x is 0; a NaN or an
-infinity gets through. So every input is made infinite at once while all weights are positive: a sum
-of its products alone is infinite, and one that has 0 * inf among them is NaN. One call so tells
-that nothing reaches any output, which is the usual case. Else infinities are put into sets of
-elements: an output whose window lies outside of a set is NaN only if something of the set reached
-it, and where it is not, nothing of it did. Sets are slabs of one axis (batch entries, places along
-a spatial axis, groups of channels), so that a few for each axis ask every output about everything
-it does not read: about 2 log2(rows) calls for the rows of a product, twice the window's extent and
-4 log2 for an axis of a convolution.
+infinity gets through. So inputs are made infinite while all weights are positive: a sum of its
+products alone is infinite then, and one that has 0 * inf among them is NaN, as is one that reads an
+element of its own a second time so. All at once comes first: one call tells that nothing reaches
+any output, which is the usual case. Else elements are asked one by one; of many in two digits of
+their number, blocks of them and places within all blocks.
 
-A window's own elements may be read a second time so, which turns its infinities into NaN; they are
-found alike. Weights are asked in the same way: those of other filters, and an output's own where
-its window meets padding.
+Weights are asked in the same way: those of other filters, and an output's own where its window
+meets padding.
 """
 
 from __future__ import annotations
@@ -225,14 +221,11 @@ def as_windows(case: Case, pool: PoolWindows) -> np.ndarray:
     return flat.reshape(case.in_channels, -1, len(spatial.T)).astype(np.int32)
 
 
-# Calls that may be spent on naming the elements that reach outputs.
+# Elements up to which each is asked by itself.
 MOST = 1024
 
 # Elements that are edited in one request: some 50 MB travel.
 EDITS = 1 << 22  # speed alone
-
-# Outputs times elements of an axis that are looked through when elements are named.
-ROWS = 1 << 22  # speed alone
 
 # Positions times groups, the first ones, of which it is said what reaches them.
 NAMED = 512
@@ -243,7 +236,7 @@ class ReachedOutputs:
     """What reaches the outputs at one position of one group of filters with a weight of 0.
 
     ``position``: batch entries times output positions. ``inputs``: flat indices into x. ``exact``:
-    each of them reaches it; else one of them does, and which was not told apart.
+    each of them reaches it; else some of them do, and which was not told apart.
     """
 
     position: int
@@ -294,11 +287,7 @@ def reveal_reach(session: AnySession, case: Case) -> Reach:
     Two calls where nothing reaches anything. A pooling case has nothing to ask. Errors:
     TargetError.
     """
-    questions = _ReachQuestions(session, case)
-    if questions.inputs():
-        questions.result.named = _Names(questions).found()
-    questions.weights()
-    return questions.result
+    return _reach(_ReachQuestions(session, case))
 
 
 def reached_by(
@@ -307,13 +296,15 @@ def reached_by(
     """Finds outputs that the infinities and NaNs of these container operands reach.
 
     Infinities are put in their places into finite operands, so that what comes out NaN was made so
-    by them. ``named`` has candidates: those that were not shown to be harmless. Errors:
-    TargetError.
+    by them. Errors: TargetError.
     """
     odd = [None if a is None else ~floats.is_finite(a, case.dtype) for a in (x, w, b)]
-    questions = _ReachQuestions(session, case, odd)
+    return _reach(_ReachQuestions(session, case, odd))
+
+
+def _reach(questions: _ReachQuestions) -> Reach:
     if questions.inputs():
-        questions.result.named = _Names(questions).candidates()
+        questions.name_inputs()
     questions.weights()
     return questions.result
 
@@ -325,106 +316,46 @@ def reach_of_inputs(session: AnySession, case: Case) -> Reach:
     return questions.result
 
 
-@dataclass(frozen=True)
-class Axis:
-    """An axis of x with what the outputs read along it: int64 (outputs, reads), -1 for padding."""
-
-    size: int
-    reads: np.ndarray
-
-    def sets(self) -> Iterator[np.ndarray]:
-        """Sets of the axis, bool (size,), that ask every output about all that it doesn't read.
-
-        For every output and every index outside of its window there is a set that has the index
-        and nothing of the window. Sets are indices alike modulo twice the extent, then blocks as
-        wide as the extent and wider: a window lies in two neighbouring ones of them, and of four in
-        turn two are free.
-        """
-        highest = self.reads.max(axis=1, initial=-1)
-        lowest = np.where(self.reads < 0, self.size, self.reads).min(axis=1, initial=self.size)
-        extent = max(int((highest - lowest).max(initial=0)) + 1, 1)
-        index = np.arange(self.size)
-        if self.size == 1 and (highest >= 0).all():  # every output reads it
-            return
-        near = min(max(2 * extent, 4), self.size)
-        for phase in range(near):
-            yield index % near == phase
-        width = 4 if extent == 1 else extent
-        while near < self.size:
-            blocks = index // width
-            for phase in range(min(4, int(blocks[-1]) + 1)):
-                yield blocks % 4 == phase
-            if blocks[-1] < 4:
-                return
-            width *= 4 if extent == 1 else 2
-
-    def apart(self, members: np.ndarray) -> np.ndarray:
-        """Outputs that read nothing of a set: bool (outputs,)."""
-        inside = (self.reads >= 0) & members[self.reads]
-        return np.asarray(~inside.any(axis=1))
-
-
-Odd = Sequence[np.ndarray | None]
-Hit = tuple[int, np.ndarray, np.ndarray, np.ndarray]
-
-
 class _ReachQuestions:
     """Questions to one case. ``odd``: where x, w and b may be infinite; None: everywhere."""
 
-    def __init__(self, session: AnySession, case: Case, odd: Odd | None = None) -> None:
+    def __init__(
+        self, session: AnySession, case: Case, odd: Sequence[np.ndarray | None] | None = None
+    ) -> None:
         self.session, self.case, self.odd = session, case, odd
-        shape = case.output_shape()
-        self.positions = math.prod(shape[:-1])
-        none = np.zeros((self.positions, case.filters), bool)
+        self.shape = math.prod(case.output_shape()[:-1]), case.filters
+        none = np.zeros(self.shape, bool)
         self.result = Reach(case, none, none.copy(), none.copy())
-        self.geometry = geometry = Geometry.of(case)
-        same = [np.arange(size)[:, None] for size in (case.batch, case.groups)]
-        spatial = []
-        for axis, size in enumerate(geometry.sizes):
-            reads = geometry.axis_reads(axis)
-            spatial.append(Axis(size, np.where((reads >= 0) & (reads < size), reads, -1)))
-        self.axes = [Axis(case.batch, same[0]), *spatial, Axis(case.groups, same[1])]
-        self.width = case.filters // case.groups
-        self.out = (case.batch, *geometry.outputs, case.groups, self.width)
 
     def inputs(self) -> bool:
         """Asks about all of x at once: whether anything reaches an output; nothing of a pool."""
         if self.case.pool:
             return False
-        elements = np.arange(math.prod(self.case.input_shape()))
-        (nan,) = self.ask("x", [elements])
-        self.result.inputs |= nan.reshape(self.result.inputs.shape)
+        (nan,) = self.ask("x", [np.arange(math.prod(self.case.input_shape()))])
+        self.result.inputs |= nan
         return bool(nan.any())
 
-    def hits(self) -> list[Hit]:
-        """Asks about x: (axis, its set, asked outputs, NaN ones), both bool of shape ``out``."""
-        count = len(self.axes)
-        sets = [(at, members) for at, axis in enumerate(self.axes) for members in axis.sets()]
-        chosen = [
-            self.elements([members if at == axis else None for at in range(count)])
-            for axis, members in sets
-        ]
-        hits = []
-        for (axis, members), nan in zip(sets, self.ask("x", chosen), strict=True):
-            shape = [1] * len(self.out)
-            shape[axis] = self.out[axis]
-            wanted = np.broadcast_to(self.axes[axis].apart(members).reshape(shape), self.out)
-            hits.append((axis, members, wanted, nan.reshape(self.out)))
-        return hits
-
-    def elements(
-        self, members: Sequence[np.ndarray | None], channel: int | None = None
-    ) -> np.ndarray:
-        """Flat indices of a product of sets, one an axis (None: all); ``channel`` of its group."""
-        index = [
-            np.arange(axis.size) if chosen is None else np.flatnonzero(chosen)
-            for axis, chosen in zip(self.axes, members, strict=True)
-        ]
-        inner = self.case.group_channels
-        channels = np.arange(inner) if channel is None else np.array([channel])
-        index[-1] = (index[-1][:, None] * inner + channels).reshape(-1)
-        shape = self.case.input_shape()
-        return np.ravel_multi_index(np.ix_(*index), shape).reshape(-1)
+    def name_inputs(self) -> None:
+        """Names what reaches the first ``NAMED`` positions and groups of filters."""
+        groups = self.shape[0], self.case.groups, -1
+        rows = np.argwhere(self.result.inputs.reshape(groups).any(axis=2))[:NAMED]
+        elements = self.chosen(0, np.arange(math.prod(self.case.input_shape())))
+        block = 1 if len(elements) <= MOST else math.isqrt(len(elements))
+        digits = [np.arange(len(elements)) // block]
+        digits += [np.arange(len(elements)) % block] * (block > 1)
+        left = np.ones((len(rows), len(elements)), bool)
+        single = np.zeros(len(rows), bool)  # one number of a digit: the others are told apart
+        for digit in digits:
+            sets = [elements[digit == number] for number in range(digit.max() + 1)]
+            hit = np.stack(
+                [nan.reshape(groups).any(axis=2)[tuple(rows.T)] for nan in self.ask("x", sets)]
+            )
+            left &= hit.T[:, digit]
+            single |= (hit.sum(axis=0) == 1) | (block == 1)
+        for (position, group), held, exact in zip(
+            rows.tolist(), left, single.tolist(), strict=True
+        ):
+            self.result.named.append(ReachedOutputs(position, group, elements[held], exact))
 
     def weights(self) -> None:
         """Asks about the weights: all at once, then those at padding and of other filters."""
@@ -432,30 +363,28 @@ class _ReachQuestions:
         if not case.weighted:
             return
         elements = np.arange(math.prod(case.weight_shape))
-        (nan,) = self.ask("w", [elements], [np.arange(case.filters)])
-        reached = nan.reshape(self.positions, case.filters)
+        (reached,) = self.ask("w", [elements], [np.arange(case.filters)])
         if not reached.any():
             return
         # a weight that meets padding may be multiplied with it
-        padded = np.tile(self.geometry.reads() < 0, (case.batch, 1))
+        padded = np.tile(Geometry.of(case).reads() < 0, (case.batch, 1))
         places = np.flatnonzero(padded.any(axis=0)).tolist()
         inner = case.group_channels * case.filters
         chosen = [np.arange(place * inner, (place + 1) * inner) for place in places]
         for place, nan in zip(places, self.ask("w", chosen), strict=True):
-            result.padding |= nan.reshape(reached.shape) & padded[:, place, None]
+            result.padding |= nan & padded[:, place, None]
         # the weights, and the bias, of other filters
-        sets = list(Axis(case.filters, np.arange(case.filters)[:, None]).sets())
-        rows = np.arange(case.summands)[:, None] * case.filters
-        biased = [np.flatnonzero(members) for members in sets]
-        chosen = [(rows + filters).reshape(-1) for filters in biased]
-        for members, nan in zip(sets, self.ask("w", chosen, biased), strict=True):
-            result.weights |= nan.reshape(reached.shape) & ~members
+        rows = np.arange(case.summands) * case.filters
+        filters = np.arange(case.filters)
+        chosen, biased = [rows + filter_ for filter_ in filters], [*filters[:, None]]
+        for filter_, nan in zip(filters, self.ask("w", chosen, biased), strict=True):
+            result.weights |= nan & (filters != filter_)
         result.weights |= reached & ~result.padding
 
     def ask(
         self, which: str, chosen: Sequence[np.ndarray], biased: Sequence[np.ndarray] | None = None
     ) -> Iterator[np.ndarray]:
-        """Puts infinities at each set, and yields where the output is NaN: bool (*output,).
+        """Puts infinities at each set, and yields where outputs are NaN: bool (positions, filters).
 
         ``which``: x or w; ``chosen``: flat indices. ``biased``: of the bias beside them, if there
         is one. Sets without anything that may be infinite are not asked.
@@ -469,18 +398,19 @@ class _ReachQuestions:
         mode = "inputs" if which == "x" else "weights"
         # so small that sums of finite products can not overflow into an infinity of their own
         small = 2.0 ** -min(math.ceil(math.log2(case.summands)), 10) if case.weighted else 1.0
-        answers: dict[int, np.ndarray] = {}
+        self.result.calls += len(calls)
+        asked = 0
         for part in _parts_by_edits(calls, list(map(len, edits))):
             sets = [[edits[n] for n in part]]
             if which == "w" and case.bias is not None:
                 sets.append([edits_b[n] for n in part])
             outputs = _outputs_of_edits(self.session, case, mode, (1.0, small), np.inf, *sets)
-            nan = np.isnan(floats.widen(outputs, case.dtype))
-            answers |= zip(part, nan.reshape(len(part), *case.output_shape()), strict=True)
-        self.result.calls += len(calls)
-        nothing = np.zeros(case.output_shape(), bool)
-        for number in range(len(edits)):
-            yield answers.get(number, nothing)
+            nan = np.isnan(floats.widen(outputs, case.dtype)).reshape(len(part), *self.shape)
+            for number, answer in zip(part, nan, strict=True):
+                yield from [np.zeros(self.shape, bool)] * (number - asked)
+                yield answer
+                asked = number + 1
+        yield from [np.zeros(self.shape, bool)] * (len(edits) - asked)
 
     def chosen(self, operand: int, flat: np.ndarray) -> np.ndarray:
         """Leaves elements that may be infinite, of an operand's flat indices."""
@@ -502,86 +432,3 @@ def _parts_by_edits(calls: Sequence[int], sizes: Sequence[int]) -> Iterator[list
         total += sizes[call]
     if part:
         yield part
-
-
-class _Names:
-    """Which elements reach outputs: what was not shown to be harmless, then asked one by one.
-
-    A row is a position and a group of filters. Every set is a slab of an axis, so what is left for
-    a row is a product of sets, one an axis.
-    """
-
-    def __init__(self, questions: _ReachQuestions) -> None:
-        self.asked = questions
-        case, out = questions.case, questions.out
-        rows = np.argwhere(questions.result.inputs.reshape(out).any(axis=-1))
-        most = ROWS // sum(axis.size for axis in questions.axes)
-        self.rows = rows[: min(max(1, most), NAMED)]
-        at = tuple(self.rows.T)
-        self.left = [np.ones((len(self.rows), axis.size), bool) for axis in questions.axes]
-        for axis, members, wanted, nan in questions.hits():
-            # an output that was asked and is a number shows that nothing of the set reaches it
-            clean = np.asarray(wanted.any(axis=-1) & ~nan.any(axis=-1))[at]
-            self.left[axis][clean] &= ~members
-        self.group = self.rows[:, -1]
-        position = self.rows[:, :-1]
-        self.position = np.ravel_multi_index(tuple(position.T), out[:-2])
-        self.inner = case.group_channels
-
-    def candidates(self) -> list[ReachedOutputs]:
-        """Elements that were not shown to be harmless, without more questions."""
-        left = [self.asked.chosen(0, self._elements(row, None)) for row in range(len(self.rows))]
-        return [self._named(row, inputs, len(inputs) == 1) for row, inputs in enumerate(left)]
-
-    def found(self) -> list[ReachedOutputs]:
-        """Names what reaches each row. It is asked in colours: sets of which a row has one element
-        left."""
-        steps = [_step(left) for left in self.left]
-        colours = math.prod(steps)
-        if colours > MOST:
-            return self.candidates()
-        channels: Sequence[int | None] = [None]
-        if colours * self.inner <= MOST:
-            channels = range(self.inner)
-        exact = channels[0] is not None or self.inner == 1
-        inputs: list[list[np.ndarray]] = [[] for _ in self.rows]
-        sets, about = [], []
-        for colour in np.ndindex(*steps):
-            members = [
-                np.arange(axis.size) % step == phase
-                for axis, step, phase in zip(self.asked.axes, steps, colour, strict=True)
-            ]
-            for channel in channels:
-                sets.append(self.asked.elements(members, channel))
-                about.append((members, channel))
-        for (members, channel), nan in zip(about, self.asked.ask("x", sets), strict=True):
-            shown = np.asarray(nan.reshape(self.asked.out).any(axis=-1))[tuple(self.rows.T)]
-            for row in np.flatnonzero(shown).tolist():
-                inputs[row].append(self._elements(row, members, channel))
-        return [
-            self._named(row, np.unique(np.concatenate(elements)), exact)
-            for row, elements in enumerate(inputs)
-            if elements and sum(map(len, elements))
-        ]
-
-    def _elements(
-        self, row: int, members: Sequence[np.ndarray] | None, channel: int | None = None
-    ) -> np.ndarray:
-        """Flat indices that are left for a row, within these sets."""
-        left = [sets[row] for sets in self.left]
-        if members is not None:
-            left = [sets & chosen for sets, chosen in zip(left, members, strict=True)]
-        return self.asked.elements(left, channel)
-
-    def _named(self, row: int, inputs: np.ndarray, exact: bool) -> ReachedOutputs:
-        return ReachedOutputs(int(self.position[row]), int(self.group[row]), inputs, exact)
-
-
-def _step(left: np.ndarray) -> int:
-    """The smallest step modulo which no two elements left of a row meet: 1 up to the axis."""
-    size = left.shape[1]
-    for step in range(int(left.sum(axis=1).max(initial=1)), size):
-        padded = np.pad(left, ((0, 0), (0, -size % step)))
-        if padded.reshape(len(left), -1, step).sum(axis=1).max(initial=0) <= 1:
-            return step
-    return size

@@ -122,6 +122,9 @@ def test_every_tree_says_of_itself_what_it_was_made_of(leaves: list[int]) -> Non
                 min(len(s) for s in [*places, {leaf}] if {leaf, other} <= s) for other in leaves
             ]
             assert tree.lca_sizes(leaf).tolist() == sizes
+        assert tree.neighbour_sizes().tolist() == [
+            min(len(s) for s in places if {*pair} <= s) for pair in itertools.pairwise(tree.written)
+        ]
     assert len(texts) == {1: 1, 2: 1, 3: 4, 4: 26, 5: 236}[len(leaves)]
 
 
