@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -423,23 +423,6 @@ class RemedySessions(campaign.Sessions):
 Timers = Mapping[tuple[int, int], Callable[[float], Sequence[float]]]
 
 
-class Question(Protocol):
-    """A case or a model on a target ``where``, and what could keep its bits."""
-
-    @property
-    def where(self) -> Target: ...
-
-    def candidates(self) -> list[Remedy]:
-        """What is tried, the default first."""
-
-    def judged(self, remedy: Remedy) -> Iterator[RemedyResult]:
-        """A remedy, and what is known of others by it. TargetError: the default can't run."""
-
-    def timers(self, results: Sequence[RemedyResult]) -> Timers:
-        """What times a call at both sizes whose costs are reported, by number and size: see
-        ``in_turns``."""
-
-
 def in_turns(
     calls: Mapping[Name, Callable[[float], Sequence[float]]],
 ) -> dict[Name, np.ndarray]:
@@ -462,12 +445,16 @@ def in_turns(
 
 
 def judged_and_timed(
-    question: Question, progress: Tell | None, each: Callable[[RemedyResult], None] = silent
+    question: Any, progress: Tell | None, each: Callable[[RemedyResult], None] = silent
 ) -> list[RemedyResult]:
-    """Judges every remedy, then times all that ran.
+    """Judges every remedy of a case or a model, then times all that ran.
 
-    ``each``: called with a remedy as soon as it is judged. Where time is over or somebody
-    interrupts after the default was judged, the rest has that as its refusal, and nothing is timed.
+    ``question``: on a target ``where``; its ``candidates()`` are tried, the default first;
+    ``judged(remedy)`` yields that and what is known of others by it (TargetError: the default
+    can't run); ``timers(results)``: what times a call at both sizes whose costs are reported, by
+    number and size. ``each``: called with a remedy as soon as it is judged. Where time is over or
+    somebody interrupts after the default was judged, the rest has that as its refusal, and nothing
+    is timed.
     """
     tell, results, todo = progress or silent, list[RemedyResult](), question.candidates()
     if budget.current_budget() is not None:
@@ -563,7 +550,7 @@ class CaseQuestion:
         return self.wanted is None or name in self.wanted
 
     def candidates(self) -> list[Remedy]:
-        """As of ``Question``. Of a batch, chunks are of samples; the invariant mode is tried."""
+        """Of a batch, chunks are of samples, and the invariant mode is tried."""
         remedies = remedies_of(self.where, self.chunks)
         if self.vary == "batch":
             for number, remedy in enumerate(remedies):
@@ -576,7 +563,7 @@ class CaseQuestion:
         return [remedy for remedy in remedies if self.wants(remedy.name)]
 
     def judged(self, remedy: Remedy) -> Iterator[RemedyResult]:
-        """As of ``Question``: by order. With the default comes padding to lengths whose outputs are
+        """By order. With the default comes padding to lengths whose outputs are
         all added as the longest one's are."""
         result, orders = self._by_order(remedy)
         yield result
@@ -657,7 +644,7 @@ class CaseQuestion:
                 result.error_max = float(errors.max())
 
     def timers(self, results: Sequence[RemedyResult]) -> Timers:
-        """As of ``Question``, of what gave outputs at the full length, which are checked first."""
+        """Of what gave outputs at the full length, which are checked first."""
         self._check(results)
         ready = {n: result for n, result in enumerate(results) if result.keeps is not None}
         for result in ready.values():

@@ -34,7 +34,7 @@ from probe.sizes.fixes import (
     remedies_of,
 )
 from probe.sizes.orders import CONTENTS, SETS, elements_apart
-from probe.sizes.search import PaddedModel, SafeSize, Serves
+from probe.sizes.search import PaddedModel, SafeSize, Serves, kept_apart, taken
 from probe.targets.progress import Tell
 from probe.targets.target import Target
 
@@ -97,7 +97,7 @@ def of_graph(
                     foreign(calls_in_mode(result, graph.inputs(content, size, seed)))
                     for size in (sized.least, graph.fixed)
                 )
-                result.differing += graph.parted(content, boxes, short, whole)
+                result.differing += kept_apart(short, boxes, taken(whole, boxes))
                 unchanged = graph.run(content, graph.fixed, seed)
                 result.keeps &= not any(map(elements_apart, unchanged, whole))
 
@@ -249,25 +249,18 @@ class ModelQuestion:
         return Measured(subject, self.where, *about, vary=vary)
 
     def candidates(self) -> list[Remedy]:
-        """As of ``fixes.Question``. InputError: a name is none of the target's remedies."""
+        """InputError: a name is none of the target's remedies."""
         switches = {r.name: r for r in remedies_of(self.where, ()) if r.spec is None}
-        del switches["default"]
-        names = [INVARIANT] * (self.model is not None)
-        names = [name for name in self.wanted if name not in DOCS] if self.wanted else names
-        for name in names:
-            if name != INVARIANT and name not in switches:
-                why = f"there is no such remedy of {self.where.text}"
-                todo = f"use {', '.join(switches)}" if switches else "leave it out"
-                raise InputError("only", name, why, todo)
-        padded = [name for name in DOCS if name in ("default", *(self.wanted or DOCS))]
-        switches[INVARIANT] = Remedy(INVARIANT, self.where, DOC)
-        return [
-            *(Remedy(name, self.where, DOCS[name], pads=True) for name in padded),
-            *map(switches.__getitem__, names),
-        ]
+        known = {name: Remedy(name, self.where, doc, pads=True) for name, doc in DOCS.items()}
+        known = switches | known | {INVARIANT: Remedy(INVARIANT, self.where, DOC)}
+        usual = [*DOCS, *[INVARIANT] * (self.model is not None)]
+        names = ["default", *self.wanted] if self.wanted else usual
+        if unknown := [name for name in names if name not in known]:
+            why = f"there is no such remedy of {self.where.text}"
+            raise InputError("only", unknown[0], why, f"use {', '.join(known)}")
+        return [known[name] for name in dict.fromkeys(names)]
 
     def judged(self, remedy: Remedy) -> Iterator[RemedyResult]:
-        """As of ``fixes.Question``."""
         graph, sizes, result = self.graph, self.sizes, RemedyResult(remedy)
         result.sizes = tuple(size.least for size in sizes)
         if remedy.name == INVARIANT:
@@ -310,7 +303,7 @@ class ModelQuestion:
             result.refusal = error.why
 
     def timers(self, results: Sequence[RemedyResult]) -> Timers:
-        """As of ``fixes.Question``. Paddings to one size are one call."""
+        """Paddings to one size are one call."""
         timers, known = dict[tuple[int, int], Any](), dict[Any, Any]()
         place = [size.content for size in self.sizes].index(self.at)
         for number, result in enumerate(results):

@@ -20,7 +20,7 @@ import numpy as np
 
 from probe.case.errors import InputError
 from probe.sizes.orders import Box, box_index, elements_apart
-from probe.sizes.search import PaddedModel, SafeSize
+from probe.sizes.search import PaddedModel, SafeSize, kept_apart, taken
 from probe.targets import budget
 from probe.targets.progress import Say, silent
 
@@ -129,7 +129,7 @@ def make(graph: PaddedModel, contents: Iterable[int], model: str, tell: Say = si
         tried=len(graph.tried),
         over=next((size.over for size in sizes if size.over), ""),
     )
-    plan.assumed += [OWN_PLACES] * graph.own_places
+    plan.assumed += [OWN_PLACES] * bool(graph.carried)
     spread = np.linspace(0, len(every) - 1, min(CHECKS, len(every))).round().astype(int)
     for seed, number in enumerate(sorted(set(spread.tolist())), SEED):
         content = every[number]
@@ -139,7 +139,7 @@ def make(graph: PaddedModel, contents: Iterable[int], model: str, tell: Say = si
         except InputError:  # a model may refuse other numbers
             continue
         plan.checked.append(content)
-        if graph.parted(content, stretch.kept, short, whole):
+        if kept_apart(short, stretch.kept, taken(whole, stretch.kept)):
             plan.failed.append(content)
         for box, full, rest in zip(stretch.kept, whole, plan.constant, strict=True):
             completed = rest.copy()

@@ -157,6 +157,8 @@ TRIES = 3
 UNKNOWN = -1
 # A window that reads padding only: there is nothing to add.
 NOTHING = -2
+# A call whose places are of several kinds.
+MIXED = -1
 
 Kind = tuple[int, ...]
 
@@ -182,6 +184,13 @@ class Pattern:
     elsewhere: int
     unknown: int
     steady: bool
+
+    @property
+    def kind(self) -> int:
+        """That of all places, as far as all were looked at; else ``MIXED``."""
+        alike = self.whole and self.steady
+        several = self.tail or self.elsewhere or self.unknown or not alike
+        return MIXED if several else self.interior
 
 
 @dataclass

@@ -108,6 +108,12 @@ class Kept:
     shapes: list[tuple[int, ...]]
     outputs: list[list[np.ndarray | None] | None]
 
+    def of(self, seed: int) -> list[np.ndarray | None]:
+        """What is kept on a set that the model takes."""
+        outputs = self.outputs[seed]
+        assert outputs is not None
+        return outputs
+
 
 class PaddedModel:
     """A model with inputs of the full size, padded along axes of them.
@@ -168,9 +174,11 @@ class PaddedModel:
             # a recording holds all values of its run: few are kept
             for old in list(self.sides)[:-3]:
                 del self.sides[old]
-            inputs = self.inputs(content, size)
-            self.sides[key] = refusing(size, self._recorded, inputs)
+            self.sides[key] = refusing(size, self._recorded, self.inputs(content, size))
         return self.sides[key]
+
+    def whole(self, content: int) -> Run:
+        return self.side(content, self.fixed)
 
     def _recorded(self, inputs: Arrays) -> Run:
         elsewhere: Callable[[Arrays], Run] | None = getattr(self.opened, "side", None)
@@ -183,9 +191,6 @@ class PaddedModel:
         recorder: Recorder = getattr(self.opened, "repeated", self.opened.recorder)(inputs)
         return recorder
 
-    def whole(self, content: int) -> Run:
-        return self.side(content, self.fixed)
-
     def outputs(self, inputs: Arrays) -> list[np.ndarray]:
         """Outputs as users get them: unwatched."""
         elsewhere = getattr(self.opened, "plain", None)
@@ -196,10 +201,9 @@ class PaddedModel:
         """Outputs at a size. InputError where the model does not take it."""
         return refusing(size, self.outputs, self.inputs(content, size, seed))
 
-    def call(self, content: int, size: int, seed: int = 0) -> Callable[[], list[np.ndarray]]:
+    def call(self, content: int, size: int) -> Callable[[], list[np.ndarray]]:
         """What runs it unwatched, again and again."""
-        inputs = self.inputs(content, size, seed)
-        elsewhere = getattr(self.opened, "plain", None)
+        inputs, elsewhere = self.inputs(content, size), getattr(self.opened, "plain", None)
         call: Callable[[], list[np.ndarray]]
         call = partial(elsewhere, inputs) if elsewhere else self.recorder(inputs).plain
         return call
@@ -234,10 +238,7 @@ class PaddedModel:
                     if run is not None and run[number].shape == output.shape:
                         changed |= unequal(output, run[number])
                 boxes.append(self._of_content(number, box_of(changed), content))
-            outputs = [
-                None if run is None else [_taken(a, box) for a, box in zip(run, boxes, strict=True)]
-                for run in runs
-            ]
+            outputs = [None if run is None else taken(run, boxes) for run in runs]
             self._kept[content] = Kept(tuple(boxes), [a.shape for a in first], outputs)
         return self._kept[content]
 
@@ -272,11 +273,6 @@ class PaddedModel:
                 found[number] = axes[0]
         return found
 
-    @property
-    def own_places(self) -> bool:
-        """Whether outputs read content all the way to the full size, and are kept in part."""
-        return bool(self.carried)
-
     def _of_content(self, number: int, box: Box | None, content: int) -> Box | None:
         """A box of an output by number, of one that carries a state the content's own entries."""
         axis = self.carried.get(number)
@@ -299,7 +295,7 @@ class PaddedModel:
                         outputs = refusing(self.fixed, self.outputs, changed)
                     except InputError:  # a model may refuse other numbers
                         continue
-                    if self._apart(kept, outputs, kept.boxes, 0, whole=True):
+                    if kept_apart(outputs, kept.boxes, kept.of(0), False):
                         return True
                 return False
 
@@ -318,42 +314,6 @@ class PaddedModel:
                 low = high
             self._reaches[content] = low
         return self._reaches[content]
-
-    def _apart(
-        self,
-        kept: Kept,
-        outputs: Sequence[np.ndarray],
-        boxes: Sequence[Box | None],
-        seed: int,
-        whole: bool = False,
-    ) -> int:
-        """How many kept elements of a run have other bits than the full run's on a set."""
-        wanted = kept.outputs[seed]
-        assert wanted is not None
-        count = 0
-        for output, box, reference in zip(outputs, boxes, wanted, strict=True):
-            if box is not None and reference is not None:
-                index = box_index(box, not whole, output.ndim)
-                count += elements_apart(output[index], reference)
-        return count
-
-    def parted(
-        self,
-        content: int,
-        boxes: Sequence[Box | None],
-        short: Sequence[np.ndarray],
-        whole: Sequence[np.ndarray],
-    ) -> int:
-        """Counts the kept outputs of a short run whose bits differ from a full one's."""
-        count = 0
-        for box, mine, other in zip(boxes, short, whole, strict=True):
-            if box is not None:
-                first, second = (
-                    array[box_index(box, number == 0, array.ndim)]
-                    for number, array in enumerate((mine, other))
-                )
-                count += elements_apart(first, second)
-        return count
 
     def check(self, content: int) -> None:
         if not 1 <= content <= self.fixed:
@@ -447,7 +407,7 @@ class PaddedModel:
         if boxes is None:
             return True
         kept = self.kept(content)
-        if size >= self.reach(content) or not self._apart(kept, outputs, boxes, 0):
+        if size >= self.reach(content) or not kept_apart(outputs, boxes, kept.of(0)):
             return False
         for seed in (0, CONTENTS - 1, CONTENTS):  # where padding is read as zeros they are rounded
             wanted = kept.outputs[seed]
@@ -472,8 +432,7 @@ class PaddedModel:
         except InputError as error:
             self._refused[size] = error.why
             return None, []
-        boxes, wanted = list[Box | None](), kept.outputs[0]
-        assert wanted is not None
+        boxes, wanted = list[Box | None](), kept.of(0)
         for output, box, reference, shape in zip(
             outputs, kept.boxes, wanted, kept.shapes, strict=True
         ):
@@ -527,7 +486,7 @@ class PaddedModel:
                 outputs = first if seed == 0 else self.run(content, size, seed)
             except InputError:
                 return False
-            if self._apart(kept, outputs, boxes, seed):
+            if kept_apart(outputs, boxes, kept.of(seed)):
                 return False
         return True
 
@@ -596,9 +555,26 @@ def unequal(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return orders.unequal_bits(first, second, str(left.dtype)).reshape(left.shape)
 
 
-def _taken(array: np.ndarray, box: Box | None) -> np.ndarray | None:
-    """A copy of what is kept of an output, so that the output itself need not be."""
-    return None if box is None else np.array(array[box_index(box, False, array.ndim)])
+def taken(outputs: Sequence[np.ndarray], boxes: Sequence[Box | None]) -> list[np.ndarray | None]:
+    """Copies of what is kept of a full run, so that its outputs need not be."""
+    return [
+        None if box is None else np.array(array[box_index(box, False, array.ndim)])
+        for array, box in zip(outputs, boxes, strict=True)
+    ]
+
+
+def kept_apart(
+    outputs: Sequence[np.ndarray],
+    boxes: Sequence[Box | None],
+    wanted: Sequence[np.ndarray | None],
+    short: bool = True,
+) -> int:
+    """How many kept elements of a run, a ``short`` or a full one, have other bits than these."""
+    return sum(
+        elements_apart(output[box_index(box, short, output.ndim)], reference)
+        for output, box, reference in zip(outputs, boxes, wanted, strict=True)
+        if box is not None and reference is not None
+    )
 
 
 Result = TypeVar("Result")

@@ -32,7 +32,7 @@ from probe.case.errors import InputError, TargetError
 from probe.order.summation import Summation
 from probe.order.tree import order_name, short_formula
 from probe.order.window import axis_of
-from probe.sizes.recognition import ALL, ROWS, SAMPLES, SHORT, UNKNOWN, Pattern, Recogniser
+from probe.sizes.recognition import ALL, MIXED, ROWS, SAMPLES, SHORT, UNKNOWN, Pattern, Recogniser
 from probe.sweep.printing import counted, ranges
 from probe.targets import backends, budget, machine
 from probe.targets.launch import AnySession
@@ -198,22 +198,6 @@ PERIODS = 3
 MOST_RUN = 400
 
 
-class SearchLimits(NamedTuple):
-    """How much a search may cost.
-
-    ``scanned``: that many of the shortest lengths are all run; None: 64, and as many more as cost
-    little (``WORK``). ``checks``: random lengths, by ``seed``, that are run in each interval.
-    ``memory``: bytes; lengths that need more are left out, which the result says. ``seconds``: no
-    length is begun after that time; None: no limit.
-    """
-
-    scanned: int | None = None
-    checks: int = CHECKS
-    seed: int = 0
-    memory: int = MEMORY
-    seconds: float | None = None
-
-
 def find_thresholds(
     session: AnySession,
     case: Case,
@@ -229,9 +213,9 @@ def find_thresholds(
     ``vary``: ``length``, or ``batch`` (then the case's length is set); None: the length, of a dense
     layer the batch.
 
-    ``limits``: those of :class:`SearchLimits`. All short lengths are run, then they double,
-    intervals whose ends differ are bisected, and random lengths are run in each. ``progress(text)``
-    before each run. Calls of more than 4 million outputs are looked at in some rows only: both
+    ``limits``: see :class:`_Search`. All short lengths are run, then they double, intervals whose
+    ends differ are bisected, and random lengths are run in each. ``progress(text)`` before each
+    run. Calls of more than 4 million outputs are looked at in some rows only: both
     ends, the middle and scattered ones.
 
     A length costs 9 calls of the operator (25 for sums of up to 32 products), and half as many for
@@ -260,7 +244,7 @@ def find_thresholds(
     known = Recogniser(session, case, vary)
     threads = threads_of(session.facts, session.target)
     result = Thresholds(case, session.target.text, known, first, vary, threads)
-    return _Search(session, result, SearchLimits(**limits), progress).upto(upto)
+    return _Search(session, result, progress, **limits).upto(upto)
 
 
 def shortest_size(case: Case, vary: str) -> int:
@@ -268,34 +252,35 @@ def shortest_size(case: Case, vary: str) -> int:
     return 1 if vary == "batch" else max(case.shortest_length, case.effective_kernel[-1])
 
 
-def _bytes_needed(case: Case, vary: str, size: int) -> int:
-    """Input here (masks in float64 too), on the way, in the child, in the library; outputs."""
-    named = {vary: size}
-    shapes = case.input_shape(**named), case.output_shape(**named)
-    sizes = (np.prod(shape, dtype=object) for shape in shapes)
-    item = np.dtype({"bfloat16": "uint16"}.get(case.dtype, case.dtype)).itemsize
-    inputs, outputs = (int(size) * item for size in sizes)
-    return 8 * inputs + 3 * outputs
-
-
+@dataclass
 class _Search:
-    """Runs sizes, each once, and keeps what was seen."""
+    """Runs sizes, each once, and keeps what was seen.
 
-    def __init__(
-        self, session: AnySession, result: Thresholds, limits: SearchLimits, progress: Say | None
-    ) -> None:
-        self.session, self.result, self.limits = session, result, limits
-        self.progress, self.stage = progress, ""
-        self.begun, self.seen = time.monotonic(), result.patterns
-        self.rng, self.checks = np.random.default_rng(limits.seed), limits.checks
-        self.random = list[int]()
+    ``scanned``: that many of the shortest lengths are all run; None: 64, and as many more as cost
+    little (``WORK``). ``checks``: random lengths, by ``seed``, that are run in each interval.
+    ``room``: bytes; lengths that need more are left out, which the result says. ``seconds``: no
+    length is begun after that time; None: no limit.
+    """
+
+    session: AnySession
+    result: Thresholds
+    progress: Say | None
+    scanned: int | None = None
+    checks: int = CHECKS
+    seed: int = 0
+    room: int = MEMORY
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        self.begun, self.seen, self.stage = time.monotonic(), self.result.patterns, ""
+        self.rng, self.random = np.random.default_rng(self.seed), list[int]()
 
     def upto(self, upto: int) -> Thresholds:
         """Runs sizes from the first one on, and says what they show."""
         result, first = self.result, self.result.shortest
         reach = self._fitting(upto)
-        scanned, cost = self.limits.scanned or SCANNED, 0
-        for size in range(first, reach + 1 if self.limits.scanned is None else first):
+        scanned, cost = self.scanned or SCANNED, 0
+        for size in range(first, reach + 1 if self.scanned is None else first):
             if (cost := cost + self._cost(size)) > WORK:
                 break
             scanned = max(scanned, size - first + 1)
@@ -332,26 +317,29 @@ class _Search:
 
     def _fitting(self, upto: int) -> int:
         """The largest size that memory allows."""
-        result, allowed = self.result, self.limits.memory
-        needed = _bytes_needed(result.case, result.vary, upto)
-        if needed <= allowed:
+        result, allowed = self.result, self.room
+
+        def needed(size: int) -> int:
+            case = result.case.with_(**{result.vary: size})
+            drawn = case.input_shape(), case.weight_shape
+            return memory.need(drawn, [case.output_shape()], case.dtype)
+
+        if (most := needed(upto)) <= allowed:
             return upto
-        memory = f"{needed >> 20} MiB, and {allowed >> 20} MiB are allowed"
-        result.limited = f"{result.vary} {upto} needs some {memory}"
+        why = f"needs some {most >> 20} MiB, and {allowed >> 20} MiB are allowed"
+        result.limited = f"{result.vary} {upto} {why}"
         low, high = result.shortest, upto
         while high - low > 1:
             middle = (low + high) // 2
-            fits = _bytes_needed(result.case, result.vary, middle) <= allowed
-            low, high = (middle, high) if fits else (low, middle)
+            low, high = (middle, high) if needed(middle) <= allowed else (low, middle)
         return low
 
     def run(self, size: int) -> Pattern | None:
         """What was seen at a size; None if the target failed there or time is up."""
         if size in self.seen:
             return self.seen[size]
-        seconds = self.limits.seconds
-        late = seconds is not None and time.monotonic() - self.begun > seconds
-        if self.seen and (why := f"stopped after {seconds:g} s" if late else budget.spent()):
+        late = self.seconds is not None and time.monotonic() - self.begun > self.seconds
+        if self.seen and (why := f"stopped after {self.seconds:g} s" if late else budget.spent()):
             self.result.limited = self.result.limited or why
             return None
         if self.progress:
@@ -424,28 +412,25 @@ class _Search:
 
     def _assume(self, reach: int) -> None:
         result, places = self.result, SAMPLES if self.result.vary == "batch" else ROWS
-        if len(backends.get(self.session.target.name).layouts) > 1:
-            result.assumed.append(f"operands lie in memory as {result.case.layout}")
-        result.assumed.append(
-            f"{result.threads_text}; with a different number the classes can be different"
-        )
-        result.assumed.append("operands are finite; `probe order window` tests what NaN gets into")
+        laid = len(backends.get(self.session.target.name).layouts) > 1
+        said = [f"operands lie in memory as {result.case.layout}"] * laid
+        said.append(f"{result.threads_text}; with a different number the classes can be different")
+        said.append("operands are finite; `probe order window` tests what NaN gets into")
         if any(not pattern.whole for pattern in self.seen.values()):
-            result.assumed.append(
+            said.append(
                 f"calls of more than {ALL} outputs: rows that were not examined are like the "
                 f"{places} at either end, in the middle and scattered"
             )
-        if reach <= result.scanned:
-            return
-        result.assumed += [
-            f"beyond {result.vary} {result.scanned} the interior changes at most once between "
-            f"those of the doubling grid that differ, and not between those that don't",
-            f"{result.sizes} with the same remainder by {result.period} have the same tail there"
-            if (result.period or 1) > 1
-            else f"all {result.sizes} have the same tail there"
-            if result.period
-            else f"no period of tails up to {LONGEST_PERIOD} was seen, so none is assumed",
-        ]
+        if reach > result.scanned:
+            said.append(
+                f"beyond {result.vary} {result.scanned} the interior changes at most once between "
+                f"those of the doubling grid that differ, and not between those that don't"
+            )
+            alike = f"{result.sizes} with the same remainder by {result.period} have"
+            alike = f"all {result.sizes} have" if result.period == 1 else alike
+            none = f"no period of tails up to {LONGEST_PERIOD} was seen, so none is assumed"
+            said.append(f"{alike} the same tail there" if result.period else none)
+        result.assumed += said
 
     def _conclude(self) -> None:
         """Puts switches, tails by remainder, and the checks into the result."""
@@ -487,8 +472,8 @@ def _period(signs: list[Any]) -> int | None:
     return None
 
 
-# In the place of a size's kind, which is 0 or more.
-MIXED, NOT_RUN = -1, -2
+# In the place of the kind of a size that was not run, which is 0 or more, or MIXED.
+NOT_RUN = -2
 NOUNS = {"dense": "rows"}
 # Characters of an order that has no name.
 WRITTEN = 48
@@ -521,13 +506,12 @@ class SizeClass:
     """Sizes at which every row adds as ``kind`` says.
 
     ``spans``: those that were run. ``expected``: sizes that were not run, and that the period of
-    what was run gives to the class: no promise; ``whole``: with them those that were run.
+    what was run gives to the class: no promise.
     """
 
     kind: int
     spans: tuple[SizeRange, ...]
     expected: tuple[SizeRange, ...] = ()
-    whole: tuple[SizeRange, ...] = ()
 
     @property
     def floor(self) -> int:
@@ -535,20 +519,16 @@ class SizeClass:
         return min(span.first for span in self.spans)
 
     @property
-    def count(self) -> int:
-        return _count_sizes(self.spans)
-
-    @property
     def text(self) -> str:
-        """``{2..15}``, the sizes that were run; behind them what is expected with others."""
-        expected = f" (expected: {_first_spans(self.whole)})" if self.expected else ""
+        """``{2..15}``, the sizes that were run; behind them what is expected."""
+        expected = f" (expected: {_first_spans(self.expected)})" if self.expected else ""
         return f"{{{_first_spans(self.spans)}}}{expected}"
 
     def to_json(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
             "sizes": [list(span) for span in self.spans],
-            "count": self.count,
+            "count": _count_sizes(self.spans),
             "expected": [list(span) for span in self.expected],
             "expected_count": _count_sizes(self.expected),
         }
@@ -592,7 +572,7 @@ def kinds_run(points: Thresholds) -> np.ndarray:
     """Returns the kind of every size that was run, ``MIXED`` for several; ``NOT_RUN`` elsewhere."""
     kinds = np.full(points.upto - points.shortest + 1, NOT_RUN)
     for size, pattern in points.patterns.items():
-        kinds[size - points.shortest] = _kind_of_pattern(pattern)
+        kinds[size - points.shortest] = pattern.kind
     return kinds
 
 
@@ -602,46 +582,28 @@ def kinds_expected(points: Thresholds) -> np.ndarray:
     A size gets one where the nearest sizes of its remainder that were run, on both sides, have it.
     Remainders of which one interior is mixed at some sizes and not at others have no period.
     """
-    kinds = kinds_run(points)
-    if not (step := points.period):
-        return kinds
-    by_rest: dict[int, list[int]] = {}
-    for size in sorted(points.patterns):
-        by_rest.setdefault(size % step, []).append(size)
-    for sizes in by_rest.values():
+    kinds, step = kinds_run(points), points.period or 0
+    for rest in range(step):
         # the period was seen in the upper half of the sizes that were all run: those below it may
         # be mixed for a reason of their own
-        above = [size for size in sizes if size >= points.settled]
-        interiors = {(points.patterns[n].interior, int(kinds[n - points.shortest])) for n in above}
-        refuted = {interior for interior, kind in interiors if kind == MIXED}
-        for low, high in pairwise(above):
+        sizes = [n for n in sorted(points.patterns) if n >= points.settled and n % step == rest]
+        refuted = {p.interior for n in sizes if (p := points.patterns[n]).kind == MIXED}
+        for low, high in pairwise(sizes):
             kind_low, kind_high = kinds[low - points.shortest], kinds[high - points.shortest]
             if kind_low == kind_high and kind_low not in refuted:
                 kinds[low - points.shortest : high - points.shortest : step] = kind_low
     return kinds
 
 
-def _kind_of_pattern(pattern: Pattern) -> int:
-    several = (
-        pattern.tail
-        or pattern.elsewhere
-        or pattern.unknown
-        or not (pattern.whole and pattern.steady)
-    )
-    return MIXED if several else pattern.interior
-
-
 def classes(points: Thresholds) -> list[SizeClass]:
     """Returns the classes, that of the smallest size first."""
     run, filled = kinds_run(points), kinds_expected(points)
     filled[run != NOT_RUN] = NOT_RUN
-    sized_classes = []
+    found = []
     for kind in sorted(set(run[run >= 0].tolist())):
-        sizes, more = (points.shortest + np.flatnonzero(kinds == kind) for kinds in (run, filled))
-        every = sizes, more, np.union1d(sizes, more)
-        spans = [_spans_of(part, points.period or 1) for part in every]
-        sized_classes.append(SizeClass(kind, *spans))
-    return sorted(sized_classes, key=lambda size_class: size_class.floor)
+        sizes = [points.shortest + np.flatnonzero(kinds == kind) for kinds in (run, filled)]
+        found.append(SizeClass(kind, *(_spans_of(part, points.period or 1) for part in sizes)))
+    return sorted(found, key=lambda size_class: size_class.floor)
 
 
 def _spans_of(sizes: np.ndarray, period: int) -> tuple[SizeRange, ...]:
@@ -711,7 +673,7 @@ def _no_floor_text(
     at, last = int(sizes[~alike][-1]), int(sizes[-1])
     found = points.patterns[at]
     how = _mixed(points, at)
-    if _kind_of_pattern(found) != MIXED:
+    if found.kind != MIXED:
         how = f"outputs are added {kind_words(points, found.interior)}"
     text = f"no floor: at {_size_text(points, at)}, {how}{period}"
     if at < last and not period:
@@ -805,26 +767,21 @@ def _order_text(points: Thresholds, number: int, beside: int = UNKNOWN) -> str:
     """Returns how a summation adds, in words; so that it can be told from the one ``beside`` it."""
     if number < 0:
         return "in an order that is not known"
-    sums = points.recogniser.summations
-    summation, other = sums[number], sums[beside] if beside >= 0 else None
-    if other is not None and summation.tree == other.tree:
-        phrases = [
-            added.text(points.case.dtype, lambda leaves: ranges(leaves, 4))
-            for added in (summation, other)
-        ]
-        apart = [phrase for phrase in phrases[0] if phrase not in phrases[1]]
-        return (
-            ", ".join([_order_name(summation), *apart])
-            if phrases[0] != phrases[1]
-            else _order_name(summation)
-        )
-    if other is not None and order_name(summation.tree) == order_name(other.tree):
-        words = [
-            f"as {short_formula(summation.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)
-        ]
-        others = [f"as {short_formula(other.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)]
-        return next((a for a, b in zip(words, others, strict=True) if a != b), words[-1])
-    return _order_name(summation)
+    sums, dtype = points.recogniser.summations, points.case.dtype
+    summation, other = sums[number], sums[max(beside, 0)]
+    name = _order_name(summation)
+    if beside < 0 or name != _order_name(other):
+        return name
+    if summation.tree != other.tree:
+        lengths = WRITTEN, 2 * WRITTEN, 300
+        pairs = [[short_formula(each.tree, n) for each in (summation, other)] for n in lengths]
+        return f"as {next((mine for mine, its in pairs if mine != its), pairs[-1][0])}"
+    phrases = summation.text(dtype, _few), other.text(dtype, _few)
+    return ", ".join([name, *(phrase for phrase in phrases[0] if phrase not in phrases[1])])
+
+
+def _few(leaves: Sequence[int]) -> str:
+    return ranges(leaves, 4)
 
 
 def _order_name(summation: Summation) -> str:

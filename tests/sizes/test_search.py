@@ -88,7 +88,7 @@ def test_a_state_that_is_carried_keeps_the_places_of_content():
     carried = operation("scan", Unknown("a scan"))(lambda x: np.cumsum(np.asarray(x), axis=1))
     model = graph(lambda x: carried(x))
     found = model.sized(4)
-    assert model.own_places and (found.least, found.safe) == (4, 4)
+    assert model.carried and (found.least, found.safe) == (4, 4)
     assert (found.at_safe.boxes[0][0].start, found.at_safe.boxes[0][0].stop) == (0, 4)
     assert (found.at_safe.by_order, found.at_safe.name) == ("unknown", "scan")
     assert "held on 8 sets of operands" in found.at_safe.why

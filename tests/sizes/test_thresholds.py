@@ -107,7 +107,7 @@ def test_many_contradictions_end(pretend) -> None:
 
 
 def test_memory_and_time_limit_how_far_it_reaches() -> None:
-    result = found(upto=10**6, memory=2 << 20, scanned=8)
+    result = found(upto=10**6, room=2 << 20, scanned=8)
     assert 10_000 < result.upto < 10**6
     assert "2 MiB are allowed" in result.limited
     late = found(upto=10**6, seconds=0.0)

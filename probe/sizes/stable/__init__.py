@@ -23,7 +23,7 @@ The functions are in ``stable.convolution``, and of one library in ``stable.tens
 and says what it left: see ``stable.report``.
 """
 
-from probe.sizes.stable.convolution import conv, dense, normalised
+from probe.sizes.stable.convolution import conv, dense
 
 
 def __getattr__(name):
@@ -35,4 +35,4 @@ def __getattr__(name):
     return import_module("probe.sizes.invariant").invariant
 
 
-__all__ = ["conv", "dense", "invariant", "normalised"]
+__all__ = ["conv", "dense", "invariant"]

@@ -43,21 +43,17 @@ def dense(x, w, b=None, accumulate=None):
     return functions.dense(x, w, b, accumulate)
 
 
-def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
-    """Normalises a batch by given means and variances, as at inference.
+def normalised(x, statistics, deviation, rounded):
+    """Normalises a batch as at inference, in two roundings: an output depends on its element alone.
 
-    ``factor = scale / sqrt(variance + epsilon)``, rounded to x's dtype, and ``offset = shift -
-    mean * factor`` are made once, one each for every index of ``axis``; an output is ``x * factor +
-    offset``, in two roundings, and depends on nothing but its element. ``scale``, ``shift``: None
-    is 1 and 0. ``accumulate``: as of ``conv``; products are exact there too. Returns x's shape and
-    dtype. Raises ValueError.
+    ``statistics``: mean, scale and shift (None is 1 and 0); ``deviation``: the root of variance and
+    epsilon. All are tensors of a library in the format to add in, shaped to be broadcast.
+    ``rounded``: rounds to the shorter format of the layer, so that products are exact.
     """
-    functions, rank = _functions_for(x), len(x.shape)
-    if not isinstance(axis, int) or not -rank <= axis < rank:
-        raise ValueError(f"axis={axis}: x has {rank} axes")
-    if not isinstance(epsilon, (int, float)):
-        raise ValueError(f"epsilon={epsilon}: it takes a number")
-    return functions.normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate)
+    mean, scale, shift = statistics
+    factor = rounded(1 / deviation if scale is None else 1 / deviation * scale)
+    offset = -(mean * factor)
+    return x * factor + (offset if shift is None else offset + shift)
 
 
 def _functions_for(x):
@@ -86,25 +82,17 @@ def check_operands(x, w, b, channels, geometry):
         raise ValueError(f"b={_said(b)}: w has {geometry.filters} filters")
 
 
-class ConvolutionWords:
-    """What ``conv`` takes behind its tensors, in that order."""
-
-    def __init__(self, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
-        self.stride, self.dilation, self.groups = stride, dilation, groups
-        self.padding, self.accumulate = padding, accumulate
-
-
 class ConvolutionSizes:
     """A convolution's sizes and options, checked; its input's sizes are given later.
 
     They may be a library's own scalars.
 
-    ``kernel``: a tuple; ``depth``, channels of a group, and ``filters``: numbers; ``words``: as of
-    ``ConvolutionWords``. ValueError: ``name=value: why``.
+    ``kernel``: a tuple; ``depth``, channels of a group, and ``filters``: numbers; the rest as of
+    ``conv``. ValueError: ``name=value: why``.
     """
 
-    def __init__(self, kernel, depth, filters, words):
-        rank, groups = len(kernel), words.groups
+    def __init__(self, kernel, depth, filters, stride, dilation, groups, padding):
+        rank = len(kernel)
         if not isinstance(groups, int):
             raise ValueError(f"groups={groups}: it takes a whole number")
         channels = depth * groups
@@ -113,13 +101,13 @@ class ConvolutionSizes:
                 f"w={rank + 2} axes: a convolution has 1 to 3 spatial ones and two more"
             )
         self.kernel, self.channels, self.filters = kernel, channels, filters
-        self.stride = _one_an_axis("stride", words.stride, rank)
-        self.dilation = _one_an_axis("dilation", words.dilation, rank)
+        self.stride = _one_an_axis("stride", stride, rank)
+        self.dilation = _one_an_axis("dilation", dilation, rank)
         if groups < 1 or channels % groups or filters % groups:
             why = f"must divide {channels} channels and {filters} filters"
             raise ValueError(f"groups={groups}: {why}")
         self.groups, self.depth = groups, depth
-        padding = _checked_padding(words.padding, rank)
+        padding = _checked_padding(padding, rank)
         self.windows = WindowSizes(kernel, self.stride, self.dilation, padding)
         self.extents, self.places = self.windows.extents, self.windows.places()
         self.seen = self.windows.seen
@@ -149,14 +137,11 @@ def accumulator(dtype, wanted):
     return wanted
 
 
-def check_options(wanted, strict):
-    """ValueError: a format for ``accumulate`` that is wider than none that layers compute in, or
-    ``strict`` is neither True nor False."""
-    if not isinstance(strict, bool):
-        raise ValueError(f"strict={str(strict)[:40]}: it is neither True nor False")
-    there = sorted({wide for wider in WIDER.values() for wide in wider})
+def check_format(wanted):
+    """ValueError: a format for ``accumulate`` in which no layer computes."""
     if wanted is not None and wanted not in WIDER:
-        raise ValueError(f"accumulate={wanted}: no such format; there is {', '.join(there)}")
+        there = ", ".join(sorted({wide for wider in WIDER.values() for wide in wider}))
+        raise ValueError(f"accumulate={wanted}: no such format; there is {there}")
 
 
 def _one_an_axis(name, value, rank):

@@ -9,9 +9,9 @@ from typing import Any
 
 import keras
 
-from probe.sizes.stable.convolution import check_options
-from probe.sizes.stable.report import EXACT_ACTIVATIONS, LayerReport, exact
-from probe.sizes.stable.tensorflow import conv, dense, normalised
+from probe.sizes.stable.convolution import check_format, normalised
+from probe.sizes.stable.report import LayerReport
+from probe.sizes.stable.tensorflow import conv, dense
 from probe.targets.unchanged import leaves_unchanged
 
 
@@ -89,18 +89,22 @@ class BatchNormalization(keras.layers.BatchNormalization):
         if training and self.trainable:
             return super().call(inputs, training=training, mask=mask)
         _require_tensorflow()
-        ops, wide = keras.ops, keras.backend.result_type(inputs.dtype, "float32")
+        ops, dtype = keras.ops, keras.backend.result_type(inputs.dtype, "float32")
+        wide = self.accumulate or dtype
+        shape = [1] * len(inputs.shape)
+        shape[self.axis] = -1
+        scale, shift = (self.gamma if self.scale else None), (self.beta if self.center else None)
+        given = (self.moving_mean, self.moving_variance, scale, shift)
+        mean, variance, scale, shift = (
+            each if each is None else ops.reshape(ops.cast(each, wide), shape) for each in given
+        )
         outputs = normalised(
             ops.cast(inputs, wide),
-            ops.cast(self.moving_mean, wide),
-            ops.cast(self.moving_variance, wide),
-            ops.cast(self.gamma, wide) if self.scale else None,
-            ops.cast(self.beta, wide) if self.center else None,
-            self.epsilon,
-            self.axis,
-            self.accumulate,
+            (mean, scale, shift),
+            ops.sqrt(variance + self.epsilon),
+            lambda values: ops.cast(ops.cast(values, dtype), wide),
         )
-        return ops.cast(outputs, self.compute_dtype)
+        return ops.cast(ops.cast(outputs, dtype), self.compute_dtype)
 
 
 KINDS = {
@@ -113,77 +117,40 @@ KINDS = {
 
 
 @leaves_unchanged
-def stabilized(model, accumulate=None, strict=False):
+def stabilized(model, accumulate=None):
     """Copies a Keras model with layers that depend on their own window or row alone.
 
     The copy has equal weights. Replaced are convolutions, Dense, and batch normalisation at
     inference (in training it takes means over the batch, as always); in models within the model
     too. Other layers stay as they are: recurrent layers, attention, layer normalisation, softmax
     and the like may still depend on the batch or the length. The copy's attribute ``stable_report``
-    lists what was replaced, kept and left. Under a compiler that fuses (XLA), take
-    ``accumulate="float64"``. ``strict``: ``NotStable``, a ValueError, names the layers that would
-    be left, if any.
+    lists what was replaced and left. Under a compiler that fuses (XLA), take
+    ``accumulate="float64"``.
     """
     if not isinstance(model, keras.Model):
         raise ValueError(f"model={type(model).__name__}: it takes a keras.Model")
-    check_options(accumulate, strict)
-    report: dict[str, list[tuple[str, str]]] = {"replaced": [], "kept": [], "left": []}
+    check_format(accumulate)
+    replaced: dict[tuple[str, str], None] = {}  # a layer that is used twice is told once
+    left: dict[tuple[str, str], None] = {}
 
-    def replaced(layer):
+    def copied(layer):
         # with quantised weights it computes something else than its class says
         quantised = getattr(layer, "quantization_mode", None) is not None
         kind = None if quantised else KINDS.get(type(layer))
-        for what, said in _where_in_report(layer, kind):
-            report[what].append((layer.name, said))
         copy = (kind or type(layer)).from_config(layer.get_config())
         if kind:
             copy.accumulate = accumulate
+            replaced[layer.name, type(layer).__name__] = None
+        elif not isinstance(layer, keras.layers.InputLayer | keras.Model):
+            left[layer.name, type(layer).__name__] = None
+        activation = getattr(layer, "activation", None)
+        if kind and activation not in (None, keras.activations.linear):
+            name = getattr(activation, "__name__", type(activation).__name__)
+            left[layer.name, f"its activation {name}"] = None
         return copy
 
     # recursive: layers of a model within the model are replaced too
-    stable = keras.models.clone_model(model, clone_function=replaced, recursive=True)
-    stable.stable_report = LayerReport(
-        **{name: tuple(dict.fromkeys(layers)) for name, layers in report.items()}
-    )
-    if strict:
-        stable.stable_report.refuse_left()
+    stable = keras.models.clone_model(model, clone_function=copied, recursive=True)
+    stable.stable_report = LayerReport(tuple(replaced), tuple(left))
     stable.set_weights(model.get_weights())
     return stable
-
-
-def _where_in_report(layer, kind):
-    """Under which names of a Report a layer belongs, and as what."""
-    name = type(layer).__name__
-    if isinstance(layer, keras.layers.Activation) or kind:
-        activation = getattr(layer, "activation", None) or keras.activations.linear
-        settled = getattr(activation, "__name__", "") in EXACT_ACTIVATIONS
-        said = getattr(activation, "__name__", type(activation).__name__)
-        if kind:
-            yield "replaced", name
-        if not settled:
-            yield "left", f"its activation {said}" if kind else f"{name} {said}"
-        elif not kind:
-            yield "kept", name
-    elif type(layer).__module__.startswith("keras.") and _layer_is_exact(layer):
-        yield "kept", name
-    elif type(layer) not in (keras.Sequential, keras.Model):
-        yield "left", name
-
-
-def _layer_is_exact(layer):
-    """Returns whether a layer of a built model is exact, by running it on its own shapes."""
-    if isinstance(layer, keras.layers.InputLayer):
-        return True
-
-    def zeros(x):
-        return keras.ops.zeros([SIZE if n is None else n for n in x.shape], x.dtype)
-
-    def run(**words):
-        return layer(keras.tree.map_structure(zeros, layer.input), **words)
-
-    # not every layer takes the word
-    return exact(lambda: run(training=False)) or exact(run)
-
-
-# Of axes that are open, such as the batch: enough for the windows of most pools.
-SIZE = 48

@@ -5,35 +5,30 @@ and a chain that TensorFlow leaves as it is. Chains of additions in a tf.functio
 known become one ``AddN``, which adds in another order (grappler's ``AddOpsRewrite``).
 """
 
-from probe.sizes.stable.convolution import (
-    ConvolutionSizes,
-    ConvolutionWords,
-    accumulator,
-    check_operands,
-)
+import tensorflow as tf
+
+from probe.sizes.stable.convolution import ConvolutionSizes, accumulator, check_operands
 
 
-def conv(x, w, b=None, *options, **named):
+def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
     """Does as ``probe.stable.conv``, channels last; variables are taken too."""
-    import tensorflow as tf
-
     x, w = tf.convert_to_tensor(x), tf.convert_to_tensor(w)
     known = _static_sizes(w.shape)
     if len(known) != len(x.shape):
         raise ValueError(f"w={known}: x has {len(x.shape)} axes, w must too")
-    words = ConvolutionWords(*options, **named)
-    geometry = ConvolutionSizes(known[:-2], known[-2], known[-1], words)
+    options = stride, dilation, groups, padding
+    geometry = ConvolutionSizes(known[:-2], known[-2], known[-1], *options)
     check_operands(x, w, b, _static_sizes(x.shape)[-1], geometry)
-    wide = accumulator(x.dtype.name, words.accumulate)
+    wide = accumulator(x.dtype.name, accumulate)
 
     def convolve(x, w):
         def gradients(dy):
             return (
-                _input_gradient(tf, geometry, x, w, dy, wide),
-                _weight_gradient(tf, geometry, x, w, dy),
+                _input_gradient(geometry, x, w, dy, wide),
+                _weight_gradient(geometry, x, w, dy),
             )
 
-        return _added_products(tf, geometry, x, w, wide), gradients
+        return _added_products(geometry, x, w, wide), gradients
 
     # functions have gradients of their own from TensorFlow 1.7 on
     differentiable = getattr(tf, "custom_gradient", None)
@@ -43,8 +38,6 @@ def conv(x, w, b=None, *options, **named):
 
 def dense(x, w, b=None, accumulate=None):
     """Does as ``probe.stable.dense``: x (..., in_channels), w (in_channels, filters)."""
-    import tensorflow as tf
-
     x, w = tf.convert_to_tensor(x), tf.convert_to_tensor(w)
     channels, filters = _static_sizes(w.shape)
     y = conv(tf.reshape(x, [1, -1, channels]), w[None], b, accumulate=accumulate)
@@ -54,36 +47,20 @@ def dense(x, w, b=None, accumulate=None):
     return y
 
 
-def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
-    """Does as ``probe.stable.normalised``; statistics in x's dtype."""
-    import tensorflow as tf
-
-    wide, rank = accumulator(x.dtype.name, accumulate), len(x.shape)
-    mean, variance = tf.cast(mean, wide), tf.cast(variance, wide)
-    factor = 1 / tf.sqrt(variance + epsilon)
-    factor = factor if scale is None else factor * tf.cast(scale, wide)
-    factor = tf.cast(tf.cast(factor, x.dtype), wide)
-    offset = -(mean * factor)
-    offset = offset if shift is None else offset + tf.cast(shift, wide)
-    shape = [-1 if at == axis % rank else 1 for at in range(rank)]
-    factor, offset = (tf.reshape(values, shape) for values in (factor, offset))
-    return tf.cast(tf.cast(x, wide) * factor + offset, x.dtype)
-
-
 def _static_sizes(shape):
     return tuple(getattr(size, "value", size) for size in shape)
 
 
-def _spatial_sizes(tf, x):
+def _spatial_sizes(x):
     """Returns the spatial sizes of x: numbers where they are known, else scalar tensors."""
     known = _static_sizes(x.shape)[1:-1]
     sizes = tf.shape(x) if None in known else ()
     return [sizes[1 + axis] if size is None else size for axis, size in enumerate(known)]
 
 
-def _zeros_around(tf, geometry, x):
+def _zeros_around(geometry, x):
     """x with its zeros, and the outputs on each axis."""
-    sizes = _spatial_sizes(tf, x)
+    sizes = _spatial_sizes(x)
     known = all(isinstance(size, int) for size in sizes)
 
     def maximum(a, b):
@@ -95,11 +72,11 @@ def _zeros_around(tf, geometry, x):
     return x, around, outputs
 
 
-def _added_products(tf, geometry, x, w, wide):
+def _added_products(geometry, x, w, wide):
     """The outputs: for every product one multiplication and one subtraction of all outputs."""
     dtype, groups, depth = x.dtype, geometry.groups, geometry.depth
     each = geometry.filters // groups
-    x, _, outputs = _zeros_around(tf, geometry, x)
+    x, _, outputs = _zeros_around(geometry, x)
     x, w = tf.cast(x, wide), tf.cast(w, wide)
     rank = len(outputs)
     # channels of a group first, then positions in a line: columns for all filters of a group
@@ -127,12 +104,12 @@ def _added_products(tf, geometry, x, w, wide):
     return tf.cast(y, dtype)
 
 
-def _input_gradient(tf, geometry, x, w, dy, wide):
+def _input_gradient(geometry, x, w, dy, wide):
     """Such a convolution of the output gradients, by the weights turned round."""
     rank, groups = len(geometry.kernel), geometry.groups
     each = geometry.filters // groups
-    sizes = _spatial_sizes(tf, x)
-    _, around, outputs = _zeros_around(tf, geometry, x)
+    sizes = _spatial_sizes(x)
+    _, around, outputs = _zeros_around(geometry, x)
     axes = zip(sizes, around, outputs, geometry.extents, geometry.stride)
     for axis, (size, (before, after), count, extent, stride) in enumerate(axes, 1):
         if stride > 1:  # ``stride - 1`` zeros between neighbours
@@ -157,10 +134,10 @@ def _input_gradient(tf, geometry, x, w, dy, wide):
     return dx[tuple([slice(None)] + inside)]
 
 
-def _weight_gradient(tf, geometry, x, w, dy):
+def _weight_gradient(geometry, x, w, dy):
     """Sums over all positions, by matrix products: one for each place of the kernel."""
     groups = geometry.groups
-    x, _, outputs = _zeros_around(tf, geometry, x)
+    x, _, outputs = _zeros_around(geometry, x)
     dy = tf.reshape(dy, [-1, groups, geometry.filters // groups])
     dw = []
     for place in geometry.places:

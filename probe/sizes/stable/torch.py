@@ -1,19 +1,14 @@
 """The prefix-stable convolution in PyTorch: eager, compiled, on every device."""
 
-from typing import Any, Dict, List
+from typing import Any, List
 
-from probe.sizes.stable.convolution import (
-    ConvolutionSizes,
-    ConvolutionWords,
-    accumulator,
-    check_operands,
-)
+import torch
+
+from probe.sizes.stable.convolution import ConvolutionSizes, accumulator, check_operands
 
 
-def conv(x, w, b=None, *options, **named):
+def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
     """Does as ``probe.stable.conv``, channels first."""
-    import torch
-
     for name, value in (("w", w), ("b", b)):
         if not isinstance(value, torch.Tensor) and not (name == "b" and value is None):
             why = "x is a tensor of PyTorch, and so must this be"
@@ -21,11 +16,11 @@ def conv(x, w, b=None, *options, **named):
     kernel = tuple(w.shape[2:])
     if len(w.shape) != len(x.shape):
         raise ValueError(f"w={tuple(w.shape)}: x has {len(x.shape)} axes, w must too")
-    words = ConvolutionWords(*options, **named)
-    geometry = ConvolutionSizes(kernel, w.shape[1], w.shape[0], words)
+    options = stride, dilation, groups, padding
+    geometry = ConvolutionSizes(kernel, w.shape[1], w.shape[0], *options)
     check_operands(x, w, b, x.shape[1], geometry)
-    wide = accumulator(str(x.dtype).split(".")[-1], words.accumulate)
-    y = _stable_function().apply(x, w, geometry, wide)
+    wide = accumulator(str(x.dtype).split(".")[-1], accumulate)
+    y = _StableConvolution.apply(x, w, geometry, wide)
     return y if b is None else y + b.reshape((-1,) + (1,) * len(kernel))
 
 
@@ -36,61 +31,27 @@ def dense(x, w, b=None, accumulate=None):
     return y.reshape(tuple(x.shape[:-1]) + (w.shape[0],))
 
 
-def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
-    """Does as ``probe.stable.normalised``."""
-    import torch
+class _StableConvolution(torch.autograd.Function):
+    """Forward and input gradient are stable convolutions."""
 
-    given = {"mean": mean, "variance": variance, "scale": scale, "shift": shift}
-    for name, values in given.items():
-        if values is not None and tuple(values.shape) != (x.shape[axis],):
-            why = f"axis {axis} of x has {x.shape[axis]} entries"
-            raise ValueError(f"{name}={tuple(values.shape)}: {why}, and so must this")
-    wide = getattr(torch, accumulator(str(x.dtype).split(".")[-1], accumulate))
-    inner = torch.promote_types(wide, mean.dtype)
-    mean, variance = mean.to(inner), variance.to(inner)
-    factor = 1 / torch.sqrt(variance + epsilon)
-    factor = factor if scale is None else factor * scale
-    factor = factor.to(x.dtype).to(inner)
-    offset = -(mean * factor)
-    offset = offset if shift is None else offset + shift
-    shape = [-1 if at == axis % x.dim() else 1 for at in range(x.dim())]
-    factor, offset = (values.to(wide).reshape(shape) for values in (factor, offset))
-    return (x.to(wide) * factor + offset).to(x.dtype)
+    @staticmethod
+    def forward(ctx, x, w, geometry, wide):
+        ctx.save_for_backward(x, w)
+        ctx.geometry, ctx.wide = geometry, wide
+        return _chain_of_products(geometry, x, w, wide)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x, w), geometry = ctx.saved_tensors, ctx.geometry
+        dx = dw = None
+        if ctx.needs_input_grad[0]:
+            dx = _gradient_of_input(geometry, x, w, dy, ctx.wide)
+        if ctx.needs_input_grad[1]:
+            dw = _gradient_of_weights(geometry, x, w, dy)
+        return dx, dw, None, None
 
 
-# A dictionary and no ``functools.lru_cache``: torch.compile looks into what that wraps
-_MADE: Dict[str, Any] = {}
-
-
-def _stable_function():
-    """The autograd function, made when it is first needed: no PyTorch is imported before."""
-    if not _MADE:
-        import torch
-
-        class Stable(torch.autograd.Function):
-            """Forward and input gradient are stable convolutions."""
-
-            @staticmethod
-            def forward(ctx, x, w, geometry, wide):
-                ctx.save_for_backward(x, w)
-                ctx.geometry, ctx.wide = geometry, wide
-                return _chain_of_products(torch, geometry, x, w, wide)
-
-            @staticmethod
-            def backward(ctx, dy):
-                (x, w), geometry = ctx.saved_tensors, ctx.geometry
-                dx = dw = None
-                if ctx.needs_input_grad[0]:
-                    dx = _gradient_of_input(torch, geometry, x, w, dy, ctx.wide)
-                if ctx.needs_input_grad[1]:
-                    dw = _gradient_of_weights(torch, geometry, x, w, dy)
-                return dx, dw, None, None
-
-        _MADE["stable"] = Stable
-    return _MADE["stable"]
-
-
-def _with_zeros_around(torch, geometry, x):
+def _with_zeros_around(geometry, x):
     """x with its zeros, the zeros, and the outputs on each axis."""
     sizes = tuple(x.shape[2:])
     around, outputs = geometry.around(sizes)
@@ -99,11 +60,11 @@ def _with_zeros_around(torch, geometry, x):
     return x, around, outputs
 
 
-def _chain_of_products(torch, geometry, x, w, wide):
+def _chain_of_products(geometry, x, w, wide):
     """Returns the outputs: for every product one multiplication and one addition of all outputs."""
     dtype, groups, depth = x.dtype, geometry.groups, geometry.depth
     each, wide = geometry.filters // groups, getattr(torch, wide)
-    x, _, outputs = _with_zeros_around(torch, geometry, x)
+    x, _, outputs = _with_zeros_around(geometry, x)
     x = x.to(wide)
     x = x.reshape((x.shape[0], groups, 1, depth) + tuple(x.shape[2:]))
     w = w.to(wide).reshape((groups, each, depth) + geometry.kernel)
@@ -127,7 +88,7 @@ def _chain_of_products(torch, geometry, x, w, wide):
     return y.reshape((x.shape[0], geometry.filters) + tuple(outputs)).to(dtype)
 
 
-def _gradient_of_input(torch, geometry, x, w, dy, wide):
+def _gradient_of_input(geometry, x, w, dy, wide):
     """Such a convolution of the output gradients, by the weights turned round."""
     rank, groups = len(geometry.kernel), geometry.groups
     each, sizes = geometry.filters // groups, tuple(x.shape[2:])
@@ -152,10 +113,10 @@ def _gradient_of_input(torch, geometry, x, w, dy, wide):
     return dx[tuple([slice(None), slice(None)] + inside)]
 
 
-def _gradient_of_weights(torch, geometry, x, w, dy):
+def _gradient_of_weights(geometry, x, w, dy):
     """Sums over all positions, by matrix products: one for each place of the kernel."""
     groups = geometry.groups
-    x, _, outputs = _with_zeros_around(torch, geometry, x)
+    x, _, outputs = _with_zeros_around(geometry, x)
     x = x.reshape((x.shape[0], groups, geometry.depth) + tuple(x.shape[2:]))
     dy = dy.reshape((dy.shape[0], groups, geometry.filters // groups, -1))
     dw = []

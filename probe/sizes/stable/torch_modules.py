@@ -6,14 +6,13 @@
 """
 
 import copy
-from math import lcm, prod
 from typing import Any
 
 import torch
 
-from probe.sizes.stable.convolution import check_options
-from probe.sizes.stable.report import LayerReport, exact
-from probe.sizes.stable.torch import conv, dense, normalised
+from probe.sizes.stable.convolution import accumulator, check_format, normalised
+from probe.sizes.stable.report import LayerReport
+from probe.sizes.stable.torch import conv, dense
 from probe.targets.unchanged import leaves_unchanged
 
 
@@ -52,8 +51,21 @@ class _Normalised:
         if self.training:
             return super().forward(input)  # type: ignore[misc]
         self._check_input_dim(input)
-        statistics = self.running_mean, self.running_var, self.weight, self.bias, self.eps
-        return normalised(input, *statistics, axis=1, accumulate=self.accumulate)
+        wide = getattr(torch, accumulator(str(input.dtype).split(".")[-1], self.accumulate))
+        wide = torch.promote_types(wide, self.running_mean.dtype)
+        shape = [-1] + [1] * (input.dim() - 2)
+        given = (self.running_mean, self.running_var, self.weight, self.bias)
+        mean, variance, scale, shift = (
+            each if each is None else each.to(wide).reshape(shape) for each in given
+        )
+        deviation = torch.sqrt(variance + self.eps)
+        outputs = normalised(
+            input.to(wide),
+            (mean, scale, shift),
+            deviation,
+            lambda values: values.to(input.dtype).to(wide),
+        )
+        return outputs.to(input.dtype)
 
 
 def _stable_module(first, name):
@@ -75,77 +87,39 @@ CONTAINERS = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
 
 
 @leaves_unchanged
-def stabilized(model, accumulate=None, strict=False):
+def stabilized(model, accumulate=None):
     """Copies a module with layers that depend on their own window or row alone.
 
     The copy has equal weights. Replaced are convolutions, Linear, and batch normalisation at
     inference (in training mode it takes means over the batch, as always). Inputs need a batch axis.
     Other layers stay as they are: recurrent layers, attention, layer normalisation, softmax and the
     like may still depend on the batch or the length. The copy's attribute ``stable_report`` lists
-    what was replaced, kept and left. Under a compiler that fuses (XLA), take
-    ``accumulate="float64"``. ``strict``: ``NotStable``, a ValueError, names the layers that would
-    be left, if any.
+    what was replaced and left. Under a compiler that fuses (XLA), take ``accumulate="float64"``.
     """
     if not isinstance(model, torch.nn.Module):
         raise ValueError(f"model={type(model).__name__}: it takes a torch.nn.Module")
-    check_options(accumulate, strict)
-    stable, names = copy.deepcopy(model), ("replaced", "kept", "left", "unread")
-    report: dict[str, list[tuple[str, str]]] = {name: [] for name in names}
-    inside: list[str] = []
+    check_format(accumulate)
+    stable, inside = copy.deepcopy(model), ()
+    replaced: list[tuple[str, str]] = []
+    left: list[tuple[str, str]] = []
     for name, module in stable.named_modules():
-        if any(name.startswith(outer) for outer in inside):
+        kind = type(module)
+        if name.startswith(inside):
             continue  # parts of a layer that is left as a whole
-        what = _made_stable(module, accumulate)
-        if what == "left" and module.__module__.startswith("torch."):
-            inside.append(f"{name}." if name else "")
-        if what:
-            report[what].append((name, type(module).__name__))
-    stable.stable_report = LayerReport(**{name: tuple(layers) for name, layers in report.items()})
-    if strict:
-        stable.stable_report.refuse_left()
+        if _replaceable(module):
+            replaced.append((name, kind.__name__))
+            module.__class__ = KINDS.get(kind, kind)
+            module.accumulate = accumulate
+        elif kind not in CONTAINERS:
+            left.append((name, kind.__name__))
+            if kind.__module__.startswith("torch."):
+                inside += (f"{name}." if name else "",)
+    stable.stable_report = LayerReport(tuple(replaced), tuple(left))
     return stable
 
 
-def _made_stable(module, accumulate):
-    """Makes a module stable where there is a way; under which name of a Report it belongs."""
-    kind = type(module)
-    if kind in KINDS.values():
-        return "replaced"
-    if kind in KINDS and getattr(module, "padding_mode", "zeros") == "zeros":
-        if getattr(module, "track_running_stats", True):
-            module.__class__ = KINDS[kind]
-            module.accumulate = accumulate
-            return "replaced"
-        return "left"
-    if kind in CONTAINERS:
-        return ""
-    if kind.__module__.startswith("torch.nn.") and _module_is_exact(module):
-        return "kept"
-    own = any(True for _ in module.children()) and not any(True for _ in module.parameters(False))
-    return "unread" if own and not kind.__module__.startswith("torch.") else "left"
-
-
-def _module_is_exact(module):
-    """Returns whether a module of PyTorch's own is exact in evaluation, by running it.
-
-    Nothing says which shapes it takes: channels and positions are made from its own numbers.
-    """
-    if any(True for _ in module.children()):
-        return False
-    options = [value for value in vars(module).values() if isinstance(value, (int, tuple))]
-    flat = [n for value in options for n in (value if isinstance(value, tuple) else (value,))]
-    numbers = [n for n in flat if isinstance(n, int) and 1 < n <= 4096]
-    size = max(8, 2 * max(numbers, default=1))
-    copied = copy.deepcopy(module).eval()
-    shapes = [
-        (2, channels, *[size] * rank)
-        for channels in {prod(numbers), lcm(*numbers) ** 2}
-        for rank in range(4)
-        if channels * size**rank <= MOST
-    ]
-    tensors = [torch.zeros(2, 4, dtype=torch.long), *map(torch.zeros, shapes)]
-    return any(exact(lambda x=x: copied(x)) for x in tensors)
-
-
-# Elements of an input that a layer is run on.
-MOST = 1 << 24
+def _replaceable(module):
+    """Whether there is a stable module in its place; a stable one is its own."""
+    kind, zeros = type(module), getattr(module, "padding_mode", "zeros") == "zeros"
+    tracked = getattr(module, "track_running_stats", True)
+    return kind in KINDS.values() or (kind in KINDS and zeros and tracked)

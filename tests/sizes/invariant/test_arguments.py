@@ -76,15 +76,12 @@ def test_a_wrong_word_of_a_convolution_is_one_line(name, words, torch):
 def test_operands_that_do_not_fit_are_one_line(torch):
     from probe.sizes.stable import torch_modules
 
-    x, w, v = torch.ones(1, 2, 5), torch.ones(4, 2, 3), torch.ones(2)
+    x, w = torch.ones(1, 2, 5), torch.ones(4, 2, 3)
     wrong = {
         "x": lambda: stable.conv(x, torch.ones(4, 3, 3)),
         "w": lambda: stable.conv(x.double(), w),
         "b": lambda: stable.conv(x, w, torch.ones(5)),
         "w=": lambda: stable.dense(x, torch.ones(6)),
-        "axis": lambda: stable.normalised(x, v, v, v, v, 1e-3, 3),
-        "epsilon": lambda: stable.normalised(x, v, v, v, v, "x", 1),
-        "mean": lambda: stable.normalised(x, torch.ones(3), v, v, v, 1e-3, 1),
         "model": lambda: torch_modules.stabilized("x"),
         "accumulate": lambda: torch_modules.stabilized(torch.nn.Linear(2, 2), "int8"),
     }

@@ -23,7 +23,7 @@ def test_torch_normalisation_depends_on_its_element_alone(accumulate):
     from probe.sizes.stable import torch_modules
 
     model = torch_network(torch)
-    made = torch_modules.stabilized(model, accumulate, strict=True)
+    made = torch_modules.stabilized(model, accumulate)
     assert made.state_dict().keys() == model.state_dict().keys()
     x = torch.randn(17, 3, 60)
     with torch.no_grad():
@@ -34,25 +34,3 @@ def test_torch_normalisation_depends_on_its_element_alone(accumulate):
                 assert torch.equal(made(x[:rows, :, :length]), whole[:rows, :, : length - 6])
     made.train()
     assert not torch.equal(made(x), whole)  # means over the batch, as in any training
-
-
-def test_layers_of_torch_are_kept_where_what_they_compute_is_exact():
-    torch = pytest.importorskip("torch")
-    from probe.sizes.stable import torch_modules
-
-    nn = torch.nn
-    kept = [
-        *(nn.Identity(), nn.Dropout(), nn.AlphaDropout(), nn.Flatten(), nn.Unflatten(1, (2, 3, 4))),
-        *(nn.ReLU6(), nn.LeakyReLU(), nn.Threshold(0.1, 0.2), nn.PReLU(), nn.MaxPool1d(3)),
-        *(nn.MaxPool3d(2), nn.AdaptiveMaxPool2d(5), nn.ConstantPad3d(1, 0.5), nn.ZeroPad2d(2)),
-        *(nn.ReflectionPad1d(2), nn.ReplicationPad2d(2), nn.PixelShuffle(3), nn.ChannelShuffle(4)),
-        *(nn.Embedding(10, 3), nn.Upsample(scale_factor=2)),
-    ]
-    left = [
-        *(nn.GELU(), nn.Tanh(), nn.ELU(), nn.Softmax(-1), nn.LayerNorm(8), nn.GroupNorm(2, 4)),
-        *(nn.LSTM(4, 4), nn.AvgPool2d(2), nn.Upsample(scale_factor=2, mode="bilinear")),
-        *(nn.InstanceNorm2d(4), nn.MultiheadAttention(4, 2), nn.LPPool1d(2, 3)),
-    ]
-    report = torch_modules.stabilized(nn.Sequential(*kept, *left)).stable_report
-    assert [int(name) for name, _ in report.kept] == list(range(len(kept)))
-    assert [kind for _, kind in report.left] == [type(one).__name__ for one in left]
