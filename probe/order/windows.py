@@ -227,8 +227,9 @@ MOST = 1024
 # Elements that are edited in one request: some 50 MB travel.
 EDITS = 1 << 22  # speed alone
 
-# Positions times groups, the first ones, of which it is said what reaches them.
-NAMED = 512
+# Positions times groups, the first ones, of which it is said what reaches them; fewer where these
+# times the elements are more.
+NAMED, ROWS = 512, 1 << 26
 
 
 @dataclass(frozen=True)
@@ -338,24 +339,23 @@ class _ReachQuestions:
     def name_inputs(self) -> None:
         """Names what reaches the first ``NAMED`` positions and groups of filters."""
         groups = self.shape[0], self.case.groups, -1
-        rows = np.argwhere(self.result.inputs.reshape(groups).any(axis=2))[:NAMED]
         elements = self.chosen(0, np.arange(math.prod(self.case.input_shape())))
+        most = max(1, min(NAMED, ROWS // len(elements)))
+        rows = np.argwhere(self.result.inputs.reshape(groups).any(axis=2))[:most]
         block = 1 if len(elements) <= MOST else math.isqrt(len(elements))
-        digits = [np.arange(len(elements)) // block]
-        digits += [np.arange(len(elements)) % block] * (block > 1)
+        digits = [[elements[start : start + block] for start in range(0, len(elements), block)]]
+        digits += [[elements[start::block] for start in range(block)]] * (block > 1)
+        number = np.arange(len(elements))
         left = np.ones((len(rows), len(elements)), bool)
-        single = np.zeros(len(rows), bool)  # one number of a digit: the others are told apart
-        for digit in digits:
-            sets = [elements[digit == number] for number in range(digit.max() + 1)]
-            hit = np.stack(
-                [nan.reshape(groups).any(axis=2)[tuple(rows.T)] for nan in self.ask("x", sets)]
-            )
-            left &= hit.T[:, digit]
-            single |= (hit.sum(axis=0) == 1) | (block == 1)
-        for (position, group), held, exact in zip(
-            rows.tolist(), left, single.tolist(), strict=True
-        ):
-            self.result.named.append(ReachedOutputs(position, group, elements[held], exact))
+        single = np.full(len(rows), block == 1)  # one number of a digit: the others are told apart
+        for digit, sets in zip((number // block, number % block), digits, strict=False):
+            nan = [np.asarray(y.reshape(groups).any(axis=2)) for y in self.ask("x", sets)]
+            hit = np.stack([answer[tuple(rows.T)] for answer in nan], axis=1)
+            left &= hit[:, digit]
+            single |= hit.sum(axis=1) == 1
+        for (position, group), held, exact in zip(rows.tolist(), left, single, strict=True):
+            named = ReachedOutputs(position, group, elements[held], bool(exact))
+            self.result.named.append(named)
 
     def weights(self) -> None:
         """Asks about the weights: all at once, then those at padding and of other filters."""

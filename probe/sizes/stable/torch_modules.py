@@ -99,7 +99,8 @@ def stabilized(model, accumulate=None):
     if not isinstance(model, torch.nn.Module):
         raise ValueError(f"model={type(model).__name__}: it takes a torch.nn.Module")
     check_format(accumulate)
-    stable, inside = copy.deepcopy(model), ()
+    stable = copy.deepcopy(model)
+    inside: tuple[str, ...] = ()
     replaced: list[tuple[str, str]] = []
     left: list[tuple[str, str]] = []
     for name, module in stable.named_modules():
