@@ -5,13 +5,13 @@ and a chain that TensorFlow leaves as it is. Chains of additions in a tf.functio
 known become one ``AddN``, which adds in another order (grappler's ``AddOpsRewrite``).
 """
 
-import tensorflow as tf
-
 from probe.sizes.stable.convolution import ConvolutionSizes, accumulator, check_operands
 
 
 def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
     """Does as ``probe.stable.conv``, channels last; variables are taken too."""
+    import tensorflow as tf
+
     x, w = tf.convert_to_tensor(x), tf.convert_to_tensor(w)
     known = _static_sizes(w.shape)
     if len(known) != len(x.shape):
@@ -24,11 +24,11 @@ def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumula
     def convolve(x, w):
         def gradients(dy):
             return (
-                _input_gradient(geometry, x, w, dy, wide),
-                _weight_gradient(geometry, x, w, dy),
+                _input_gradient(tf, geometry, x, w, dy, wide),
+                _weight_gradient(tf, geometry, x, w, dy),
             )
 
-        return _added_products(geometry, x, w, wide), gradients
+        return _added_products(tf, geometry, x, w, wide), gradients
 
     # functions have gradients of their own from TensorFlow 1.7 on
     differentiable = getattr(tf, "custom_gradient", None)
@@ -38,6 +38,8 @@ def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumula
 
 def dense(x, w, b=None, accumulate=None):
     """Does as ``probe.stable.dense``: x (..., in_channels), w (in_channels, filters)."""
+    import tensorflow as tf
+
     x, w = tf.convert_to_tensor(x), tf.convert_to_tensor(w)
     channels, filters = _static_sizes(w.shape)
     y = conv(tf.reshape(x, [1, -1, channels]), w[None], b, accumulate=accumulate)
@@ -51,16 +53,16 @@ def _static_sizes(shape):
     return tuple(getattr(size, "value", size) for size in shape)
 
 
-def _spatial_sizes(x):
+def _spatial_sizes(tf, x):
     """Returns the spatial sizes of x: numbers where they are known, else scalar tensors."""
     known = _static_sizes(x.shape)[1:-1]
     sizes = tf.shape(x) if None in known else ()
     return [sizes[1 + axis] if size is None else size for axis, size in enumerate(known)]
 
 
-def _zeros_around(geometry, x):
+def _zeros_around(tf, geometry, x):
     """x with its zeros, and the outputs on each axis."""
-    sizes = _spatial_sizes(x)
+    sizes = _spatial_sizes(tf, x)
     known = all(isinstance(size, int) for size in sizes)
 
     def maximum(a, b):
@@ -72,11 +74,11 @@ def _zeros_around(geometry, x):
     return x, around, outputs
 
 
-def _added_products(geometry, x, w, wide):
+def _added_products(tf, geometry, x, w, wide):
     """The outputs: for every product one multiplication and one subtraction of all outputs."""
     dtype, groups, depth = x.dtype, geometry.groups, geometry.depth
     each = geometry.filters // groups
-    x, _, outputs = _zeros_around(geometry, x)
+    x, _, outputs = _zeros_around(tf, geometry, x)
     x, w = tf.cast(x, wide), tf.cast(w, wide)
     rank = len(outputs)
     # channels of a group first, then positions in a line: columns for all filters of a group
@@ -104,12 +106,12 @@ def _added_products(geometry, x, w, wide):
     return tf.cast(y, dtype)
 
 
-def _input_gradient(geometry, x, w, dy, wide):
+def _input_gradient(tf, geometry, x, w, dy, wide):
     """Such a convolution of the output gradients, by the weights turned round."""
     rank, groups = len(geometry.kernel), geometry.groups
     each = geometry.filters // groups
-    sizes = _spatial_sizes(x)
-    _, around, outputs = _zeros_around(geometry, x)
+    sizes = _spatial_sizes(tf, x)
+    _, around, outputs = _zeros_around(tf, geometry, x)
     axes = zip(sizes, around, outputs, geometry.extents, geometry.stride)
     for axis, (size, (before, after), count, extent, stride) in enumerate(axes, 1):
         if stride > 1:  # ``stride - 1`` zeros between neighbours
@@ -134,10 +136,10 @@ def _input_gradient(geometry, x, w, dy, wide):
     return dx[tuple([slice(None)] + inside)]
 
 
-def _weight_gradient(geometry, x, w, dy):
+def _weight_gradient(tf, geometry, x, w, dy):
     """Sums over all positions, by matrix products: one for each place of the kernel."""
     groups = geometry.groups
-    x, _, outputs = _zeros_around(geometry, x)
+    x, _, outputs = _zeros_around(tf, geometry, x)
     dy = tf.reshape(dy, [-1, groups, geometry.filters // groups])
     dw = []
     for place in geometry.places:

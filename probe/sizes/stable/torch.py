@@ -1,14 +1,14 @@
 """The prefix-stable convolution in PyTorch: eager, compiled, on every device."""
 
-from typing import Any, List
-
-import torch
+from typing import Any, Dict, List
 
 from probe.sizes.stable.convolution import ConvolutionSizes, accumulator, check_operands
 
 
 def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
     """Does as ``probe.stable.conv``, channels first."""
+    import torch
+
     for name, value in (("w", w), ("b", b)):
         if not isinstance(value, torch.Tensor) and not (name == "b" and value is None):
             why = "x is a tensor of PyTorch, and so must this be"
@@ -20,7 +20,7 @@ def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumula
     geometry = ConvolutionSizes(kernel, w.shape[1], w.shape[0], *options)
     check_operands(x, w, b, x.shape[1], geometry)
     wide = accumulator(str(x.dtype).split(".")[-1], accumulate)
-    y = _StableConvolution.apply(x, w, geometry, wide)
+    y = _stable_function().apply(x, w, geometry, wide)
     return y if b is None else y + b.reshape((-1,) + (1,) * len(kernel))
 
 
@@ -31,27 +31,39 @@ def dense(x, w, b=None, accumulate=None):
     return y.reshape(tuple(x.shape[:-1]) + (w.shape[0],))
 
 
-class _StableConvolution(torch.autograd.Function):
-    """Forward and input gradient are stable convolutions."""
-
-    @staticmethod
-    def forward(ctx, x, w, geometry, wide):
-        ctx.save_for_backward(x, w)
-        ctx.geometry, ctx.wide = geometry, wide
-        return _chain_of_products(geometry, x, w, wide)
-
-    @staticmethod
-    def backward(ctx, dy):
-        (x, w), geometry = ctx.saved_tensors, ctx.geometry
-        dx = dw = None
-        if ctx.needs_input_grad[0]:
-            dx = _gradient_of_input(geometry, x, w, dy, ctx.wide)
-        if ctx.needs_input_grad[1]:
-            dw = _gradient_of_weights(geometry, x, w, dy)
-        return dx, dw, None, None
+# A dictionary and no ``functools.lru_cache``: torch.compile looks into what that wraps
+_MADE: Dict[str, Any] = {}
 
 
-def _with_zeros_around(geometry, x):
+def _stable_function():
+    """The autograd function, made when it is first needed: no PyTorch is imported before."""
+    if not _MADE:
+        import torch
+
+        class Stable(torch.autograd.Function):
+            """Forward and input gradient are stable convolutions."""
+
+            @staticmethod
+            def forward(ctx, x, w, geometry, wide):
+                ctx.save_for_backward(x, w)
+                ctx.geometry, ctx.wide = geometry, wide
+                return _chain_of_products(torch, geometry, x, w, wide)
+
+            @staticmethod
+            def backward(ctx, dy):
+                (x, w), geometry = ctx.saved_tensors, ctx.geometry
+                dx = dw = None
+                if ctx.needs_input_grad[0]:
+                    dx = _gradient_of_input(torch, geometry, x, w, dy, ctx.wide)
+                if ctx.needs_input_grad[1]:
+                    dw = _gradient_of_weights(torch, geometry, x, w, dy)
+                return dx, dw, None, None
+
+        _MADE["stable"] = Stable
+    return _MADE["stable"]
+
+
+def _with_zeros_around(torch, geometry, x):
     """x with its zeros, the zeros, and the outputs on each axis."""
     sizes = tuple(x.shape[2:])
     around, outputs = geometry.around(sizes)
@@ -60,11 +72,11 @@ def _with_zeros_around(geometry, x):
     return x, around, outputs
 
 
-def _chain_of_products(geometry, x, w, wide):
+def _chain_of_products(torch, geometry, x, w, wide):
     """Returns the outputs: for every product one multiplication and one addition of all outputs."""
     dtype, groups, depth = x.dtype, geometry.groups, geometry.depth
     each, wide = geometry.filters // groups, getattr(torch, wide)
-    x, _, outputs = _with_zeros_around(geometry, x)
+    x, _, outputs = _with_zeros_around(torch, geometry, x)
     x = x.to(wide)
     x = x.reshape((x.shape[0], groups, 1, depth) + tuple(x.shape[2:]))
     w = w.to(wide).reshape((groups, each, depth) + geometry.kernel)
@@ -88,7 +100,7 @@ def _chain_of_products(geometry, x, w, wide):
     return y.reshape((x.shape[0], geometry.filters) + tuple(outputs)).to(dtype)
 
 
-def _gradient_of_input(geometry, x, w, dy, wide):
+def _gradient_of_input(torch, geometry, x, w, dy, wide):
     """Such a convolution of the output gradients, by the weights turned round."""
     rank, groups = len(geometry.kernel), geometry.groups
     each, sizes = geometry.filters // groups, tuple(x.shape[2:])
@@ -113,10 +125,10 @@ def _gradient_of_input(geometry, x, w, dy, wide):
     return dx[tuple([slice(None), slice(None)] + inside)]
 
 
-def _gradient_of_weights(geometry, x, w, dy):
+def _gradient_of_weights(torch, geometry, x, w, dy):
     """Sums over all positions, by matrix products: one for each place of the kernel."""
     groups = geometry.groups
-    x, _, outputs = _with_zeros_around(geometry, x)
+    x, _, outputs = _with_zeros_around(torch, geometry, x)
     x = x.reshape((x.shape[0], groups, geometry.depth) + tuple(x.shape[2:]))
     dy = dy.reshape((dy.shape[0], groups, geometry.filters // groups, -1))
     dw = []
