@@ -44,6 +44,16 @@ def test_a_table_says_why_it_does_not_know() -> None:
     assert "attributes" in why["index"]
 
 
+def test_a_name_that_all_libraries_have_says_what_is_computed() -> None:
+    """Of one that adds or rounds in some library it says nothing: outputs would be promised."""
+    for name in ("LogicalNot", "LOGICAL_NOT", "logical_not"):
+        assert contract.common(name) == o.function("not")
+    assert contract.common("AddV2") == contract.common("STABLEHLO_ADD") == o.function("add")
+    assert contract.common("StridedSlice") == contract.moved("concat") == Moves()
+    rounds = "scatter median range resize pad_mode cumsum softmax inverse".split()
+    assert not any(map(contract.common, rounds))
+
+
 def test_steps_have_numbers_behind_what_is_read() -> None:
     build = StepBuilder(2)
     total = build.add(o.function("subtract"), (0, 1), (2, 3))
