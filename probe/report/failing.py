@@ -77,12 +77,11 @@ class Failing:
 
     def by_bits(self, finding: Finding) -> bool:
         """Whether outputs that must agree differ, and each side agrees with itself."""
-        try:
-            left = self._run(self.first, finding, finding.left)
-            right = self._run(self.second, finding, finding.right)
-        except TargetError as error:
-            self._again(error)
-            return False
+        return self.survives(self._differs, finding)
+
+    def _differs(self, finding: Finding) -> bool:
+        left = self._run(self.first, finding, finding.left)
+        right = self._run(self.second, finding, finding.right)
         dtype, blocks = finding.case.dtype, finding.blocks(self.conventions(finding))
         if all(ulp.equal(left[block], right[block], dtype) for block in blocks):
             return False

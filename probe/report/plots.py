@@ -229,33 +229,6 @@ def cost_dots(
 LINEAR = 256
 
 
-def class_spans(
-    axes: Axes, rows: Sequence[Sequence[tuple[int, int]]], names: Sequence[str], floor: int | None
-) -> None:
-    """Draws spans of sizes, (first, last), a row a class from the top; dashed: the floor."""
-    places = np.arange(len(rows))[::-1]
-    for place, spans in zip(places, rows, strict=True):
-        wide = [(first - 0.5, last - first + 1) for first, last in spans]
-        axes.broken_barh(wide, (place - 0.35, 0.7), color=VERDICTS["exact"])
-    if floor is not None and floor > min(first for spans in rows for first, _ in spans):
-        axes.axvline(floor - 0.5, color=QUIET, linewidth=1, linestyle=(0, (4, 3)))
-        axes.annotate(
-            f"floor {floor:,}",
-            (floor - 0.5, 1),
-            (2, 2),
-            xycoords=("data", "axes fraction"),
-            textcoords="offset points",
-            fontsize=8,
-        )
-    # periods of a few sizes are seen where every size has the same width
-    if max(last for spans in rows for _, last in spans) > LINEAR:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    axes.set_yticks(places, [name if len(name) < 44 else name[:41] + "..." for name in names])
-
-
 def verdict_legend(
     figure: Figure, faint: bool = False, title: str | None = None, sizes: str = "lengths"
 ) -> None:
@@ -314,16 +287,33 @@ def draw_swept_by_order(
 
 
 def draw_switching(measured: Thresholds) -> Figure | None:
-    """Draws the sizes of each class, a row a class, and the floor; None where there is no class."""
+    """Draws the sizes of each class, a row each; dashed: the floor. None: no class."""
     from probe.sizes import thresholds
 
     every = thresholds.classes(measured)
     if not every:
         return None
     figure, (axes,) = panels(1, 1, 7.5, 1.2 + 0.3 * len(every))
-    rows = [[each for span in size_class.spans for each in span.drawn] for size_class in every]
+    floor = thresholds.floor(measured).size
+    places = np.arange(len(every))[::-1]
+    sizes = [size for each in every for span in each.spans for ends in span.drawn for size in ends]
+    for place, size_class in zip(places, every, strict=True):
+        spans = [ends for span in size_class.spans for ends in span.drawn]
+        wide = [(first - 0.5, last - first + 1) for first, last in spans]
+        axes.broken_barh(wide, (place - 0.35, 0.7), color=VERDICTS["exact"])
+    if floor is not None and floor > min(sizes):
+        axes.axvline(floor - 0.5, color=QUIET, linewidth=1, linestyle=(0, (4, 3)))
+        look: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "fontsize": 8}
+        at = {"xytext": (2, 2), "textcoords": "offset points"}
+        axes.annotate(f"floor {floor:,}", (floor - 0.5, 1), **at, **look)
+    # periods of a few sizes are seen where every size has the same width
+    if max(sizes) > LINEAR:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     names = [thresholds.kind_words(measured, size_class.kind) for size_class in every]
-    class_spans(axes, rows, names, thresholds.floor(measured).size)
+    axes.set_yticks(places, [name if len(name) < 44 else name[:41] + "..." for name in names])
     axes.set(xlabel=f"{measured.vary}, {measured.target}")
     return figure
 

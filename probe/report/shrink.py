@@ -385,11 +385,6 @@ def _smaller_axes(name: str, sizes: tuple[int, ...], least: int) -> Changes:
             yield {name: (*sizes[:axis], less, *sizes[axis + 1 :])}
 
 
-def _batch(finding: Finding) -> Changes:
-    if finding.vary != "batch" or not finding.paired:
-        yield from ({"batch": batch} for batch in smaller(finding.case.batch))
-
-
 def _height(finding: Finding) -> Changes:
     case = finding.case
     if case.height is None:
@@ -400,21 +395,20 @@ def _height(finding: Finding) -> Changes:
             yield {"height": (*case.height[:axis], less, *case.height[axis + 1 :])}
 
 
-def _fewer_channels(finding: Finding) -> Changes:
-    if finding.vary == "channels" and finding.paired:
-        return
+def _fewer(finding: Finding, axis: str) -> Changes:
+    """A smaller batch, or fewer channels or filters of a group; but of the axis that sets the sides
+    apart, which the pair makes smaller."""
     case = finding.case
-    depthwise = case.operation.depthwise
-    for channels in smaller(case.in_channels if depthwise else case.group_channels):
-        yield _per_group(finding, "in_channels", channels)
-
-
-def _fewer_filters(finding: Finding) -> Changes:
-    case = finding.case
-    if finding.vary == "filters" and finding.paired:
+    if finding.paired and finding.vary == axis:
         return
-    for filters in smaller(case.filters // case.groups):
-        yield _per_group(finding, "filters", filters)
+    if axis == "batch":
+        yield from ({"batch": batch} for batch in smaller(case.batch))
+    elif axis == "channels":
+        most = case.in_channels if case.operation.depthwise else case.group_channels
+        yield from (_per_group(finding, "in_channels", size) for size in smaller(most))
+    else:
+        filters = smaller(case.filters // case.groups)
+        yield from (_per_group(finding, "filters", size) for size in filters)
 
 
 def _per_group(finding: Finding, name: str, size: int) -> dict[str, Any]:
@@ -455,10 +449,10 @@ PROPOSALS: dict[str, Callable[[Finding], Changes]] = {
     "groups": _groups,
     "features": _features,
     "padding": _less_padding,
-    "batch": _batch,
+    "batch": partial(_fewer, axis="batch"),
     "height": _height,
-    "channels": _fewer_channels,
-    "filters": _fewer_filters,
+    "channels": partial(_fewer, axis="channels"),
+    "filters": partial(_fewer, axis="filters"),
     "kernel": _kernel,
 }
 
