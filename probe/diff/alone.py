@@ -155,13 +155,15 @@ class Alone:
         """Runs it alone; returns the elements of that output that must agree, flat."""
         return self.taken(self.rerun_output(reads))
 
-    def reads_more(self) -> bool:
-        """Returns whether outputs that must agree follow what need not agree of its operands.
+    def reads_more(self, other: Alone) -> bool:
+        """Returns whether outputs that must agree follow what need not agree of its operands: then
+        it computes something else than was said, or reads more. Two runs.
 
-        All other numbers are made larger by a quarter, but zeros, which add nothing: then it
-        computes something else than was said, or reads more. One run.
+        All such numbers are made larger by a quarter, but zeros, which add nothing; and they are
+        the ``other`` side's, or zeros, which shows what saturates with either.
         """
-        operands, changed = list(self.reads), False
+        larger, exchanged, changed = list(self.reads), list(self.reads), False
+        at = {number: place for place, number in enumerate(other.operation.reads)}
         known = {(pair.left, pair.right)[self.place]: pair for pair in self.pairs}
         for number, array in enumerate(self.reads):
             pair = known.get(self.operation.reads[number])
@@ -170,11 +172,14 @@ class Alone:
             dtype = self.dtypes[number]
             rest = ~pair.selection.mask(array.shape, self.place)
             if dtype in floats.FORMATS and rest.any():
-                other = floats.round_to(floats.widen(array, dtype) * 1.25, dtype)
-                operands[number], changed = np.where(rest, other, array), True
-        if not changed:
-            return False
-        return not equal_bits(self.rerun(operands), self.outputs, self.value.dtype)
+                more = floats.round_to(floats.widen(array, dtype) * 1.25, dtype)
+                larger[number] = np.where(rest, more, array)
+                there = other.reads[at[(pair.left, pair.right)[other.place]]]
+                alike = (there.shape, there.dtype) == (array.shape, array.dtype)
+                exchanged[number] = np.where(rest, there if alike else 0, array).astype(array.dtype)
+                changed = True
+        results = (self.rerun(operands) for operands in (larger, exchanged) if changed)
+        return any(not equal_bits(found, self.outputs, self.value.dtype) for found in results)
 
     def unsteady(self) -> tuple[str, str]:
         """(class, why) where it does not give its recorded bits again; two empty texts if it does.

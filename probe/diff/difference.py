@@ -206,6 +206,7 @@ class Region:
         if self.left is None or self.right is None:
             return "left" if self.right is None else "right"
         hollow = all((pair.selection.whole and pair.known) or pair.hollow for pair in self.gives)
+        hollow &= bool(self.gives) or not self.joint
         if self.doubt or not (self.compared or hollow):
             return "unknown"
         before = not self.compared or all(pair.equal for pair in self.reads)
@@ -465,16 +466,58 @@ def compare_runs(match: RunningMatch) -> Difference:
             otherwise = region.argued
             if otherwise is None and region.verdict == "source":  # of the same operands
                 otherwise = differing_arguments(left, right, *ends)
+            if otherwise is None and region.verdict == "carried":
+                otherwise = _other_operands(match, region)
         elif all(pair.equal for pair in region.reads):
             inside = zip(runs, region.inside, strict=True)
             names = [[run.operations[n].op for n in numbers] for run, numbers in inside]
-            both = zip(*region.inside, strict=True) if names[0] == names[1] else ()
-            otherwise = next(filter(None, (differing_arguments(*runs, *n) for n in both)), None)
+            for mine, other in zip(*region.inside, strict=True) if names[0] == names[1] else ():
+                otherwise = differing_arguments(left, right, mine, other)
+                if otherwise is not None:
+                    _name_by(region, left.operations[mine])
+                    break
         region.arguments = "" if otherwise is None else otherwise.text
         besides = [region.arguments] * bool(region.arguments) + reads_besides(region, runs)
         region.arguments = ", ".join(besides)
     match.settle(difference)
     return difference
+
+
+def _other_operands(match: RunningMatch, region: Region) -> Otherwise | None:
+    """Returns which operands the two sides take elsewhere, though each has what the other reads: as
+    of gates that are exchanged. What remains of what is read then are the others."""
+    texts, kept = [], list[Pair]()
+    for place, pair in enumerate(region.reads):
+        ends = match.values[0].get(pair.left), match.values[1].get(pair.right)
+        if pair.equal or None in ends or ends == (pair.right, pair.left):
+            kept.append(pair)
+            continue
+        crossed = match.shares(pair.left, ends[0]) and match.shares(ends[1], pair.right)
+        if not crossed or match.shares(pair.left, pair.right):
+            return None
+        both = zip(match.runs, (pair.left, pair.right), strict=True)
+        texts.append(f"operand {place + 1} {' against '.join(given_by(run, n) for run, n in both)}")
+    if not texts or not all(pair.equal for pair in kept):
+        return None
+    region.reads = kept
+    return Otherwise(", ".join(texts), frozenset())
+
+
+def given_by(run: Run, number: int) -> str:
+    """What gives a value, in words."""
+    value = run.values[number]
+    if value.given < 0:
+        return value.name or f"an array of shape {list(value.shape)}"
+    op = run.operations[value.given]
+    return op.name if len(op.gives) == 1 else f"{op.name}[{op.gives.index(number)}]"
+
+
+def _name_by(region: Region, op: Operation) -> None:
+    """Names several operations by the one inside that is asked for something else, such as a
+    maximum over another axis: what reads it only passes the difference on."""
+    if region.verdict == "source":
+        region.name, region.op, region.path = op.name, op.op, op.path
+        region.note = ""
 
 
 def reads_besides(region: Region, runs: Runs) -> list[str]:

@@ -295,10 +295,11 @@ def _apart(left: tuple[int, ...], right: tuple[int, ...]) -> list[int]:
 
 
 def _first_lines(unread: Where) -> Where:
-    """Returns the lines at the beginnings of arrays that are not read."""
+    """Returns the lines at the beginnings of arrays that are not read, and all of an array of which
+    nothing is: a step behind a cache does not read the first state of all."""
     first = {}
     for name, where in unread.items():
-        first[name] = np.zeros(where.shape, bool)
+        first[name] = np.full(where.shape, where.all())
         for axis, size in enumerate(where.shape):
             count = _begins(where, axis)
             if count < size:
@@ -347,8 +348,9 @@ def _all_near(match: RunningMatch, side: int) -> bool:
 PlainRun = Callable[[Arrays], object]
 
 # Kinds of content of :func:`other_content` that are tried before elements count as not read: random
-# numbers, and large ones; what has few numbers may be given its own at random.
-FLOATS, OTHERS = (2, 0), (2, 0, 1)
+# numbers, and large ones of either sign, one of which a function that saturates shows; what has few
+# numbers may be given its own at random.
+CONTENTS = 2, 0, 1
 
 # Lines up to which each is asked where one between the first and the last is not read.
 MOST_LINES = 64
@@ -364,7 +366,7 @@ class Reader:
     def reads(self, name: str, where: np.ndarray) -> bool:
         """Whether other content in these places of an array changes what the program gives."""
         array, dtype = self.arrays[name], self.dtypes[name]
-        for number in FLOATS if "float" in dtype else OTHERS:
+        for number in CONTENTS:
             if budget.spent():
                 return True
             other = other_content(array, dtype, number, SEED + 7 + number)

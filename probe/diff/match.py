@@ -6,7 +6,7 @@ two values, ``values`` that bound regions of several operations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -339,27 +339,44 @@ class RunningMatch:
     def _reads_what_both_have(self, mine: int, other: int) -> bool:
         """Whether two values are computed from the same, besides single numbers, or one of them
         from more, as with a bias: where both have arrays of their own, these may be why."""
-        alone = [
-            [
-                before
-                for before in operations_between(run, [n], bounds)[1]
-                if before not in bounds and prod(run.values[before].shape) > 1
-            ]
-            for run, n, bounds in zip(self.runs, (mine, other), self.values, strict=True)
-        ]
-        return not all(alone)
+        sides = zip(self.runs, (mine, other), self.values, strict=True)
+        return not self._has_others(
+            [operations_between(run, [n], some)[1] for run, n, some in sides]
+        )
+
+    def _has_others(self, reached: Sequence[Iterable[int]]) -> bool:
+        """Whether among the values of both sides are arrays that stand for none of the other's."""
+        return all(
+            any(n not in bounds and prod(run.values[n].shape) > 1 for n in numbers)
+            for run, numbers, bounds in zip(self.runs, reached, self.values, strict=True)
+        )
 
     def _joins(self, ours: Operation, theirs: Operation) -> bool:
-        """Whether two operations of one name end two ways to compute the same: most of what they
-        give is near, and comes from values that are matched with each other."""
-        ends = self.ends(ours.number, theirs.number, "gives")
-        if not any(not self.pair(*both).selection.empty and self.shares(*both) for both in ends):
-            return False
+        """Whether two operations of one name end two ways to compute the same: they come from
+        values that are matched with each other, and most of what they give is near or the same
+        operations run, as a maximum over another axis may be among them."""
         before = [
-            {*operations_between(run, op.reads, bounds)[1]} & bounds.keys()
+            operations_between(run, op.reads, bounds)
             for run, op, bounds in zip(self.runs, (ours, theirs), self.values, strict=True)
         ]
-        return {self.values[0][n] for n in before[0]} == before[1]
+        ends = [
+            {*reached} & bounds.keys()
+            for (_, reached), bounds in zip(before, self.values, strict=True)
+        ]
+        if {self.values[0][n] for n in ends[0]} != ends[1]:
+            return False
+        inside = [
+            [(run.operations[n].op, run.operations[n].path) for n in numbers]
+            for run, (numbers, _) in zip(self.runs, before, strict=True)
+        ]
+        pairs = [self.pair(*both) for both in self.ends(ours.number, theirs.number, "gives")]
+        if (
+            self.sides.whole
+            and inside[0] == inside[1]
+            and not self._has_others([n for _, n in before])
+        ):
+            return any(pair.compared for pair in pairs)
+        return any(not p.selection.empty and self.shares(p.left, p.right) for p in pairs)
 
     def _following(self, by_name: dict[int, int]) -> dict[int, int]:
         """Returns the pairs whose results are near, or whose operands come from pairs and are apart
@@ -496,8 +513,9 @@ class RunningMatch:
     def settle(self, difference: Difference) -> None:
         """Has no verdict rest on what was not compared or follows from a size, and says why."""
         marks = [marks for marks in self.sides.marks if marks is not None]
-        # a piece behind a state has its positions from the state: nothing may follow from its size
-        if not self.sides.whole and self.sides.piece is None:
+        # a piece behind a state or a cache has its positions from there, and nothing from its size
+        behind = self.sides.piece is not None or any(self.sides.own)
+        if not self.sides.whole and not behind:
             settled.leave_out_sizes(difference)
         why = settled.BRANCH if any(each.repetitions for each in marks) else settled.SIZES
         settled.give_reasons(difference, why if marks else "")
@@ -505,7 +523,7 @@ class RunningMatch:
             for side, earlier in enumerate(self.sides.earlier):
                 if earlier is None or self.sides.piece is not None:
                     continue
-                if not settled.reads_marked(region, earlier, side):
+                if not (region.arguments or settled.reads_marked(region, earlier, side)):
                     region.doubted(settled.EARLIER)
 
     def _computing(self, rest: Sequence[int], free: Sequence[int]) -> bool:

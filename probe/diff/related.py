@@ -327,7 +327,9 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
     alike = same_reads and [v.shape for v in gives[0]] == [v.shape for v in gives[1]]
     # the same elements may be asked for in another way
     same_gives = [v.key for v in gives[0]] == [v.key for v in gives[1]]
-    if isinstance(meaning, Moves) and (same_gives or not alike):
+    # of inputs of the same sizes nothing follows from a size
+    sized = not alike and _given_shapes(left) != _given_shapes(right)
+    if isinstance(meaning, Moves) and (same_gives or sized or not same_reads):
         return None
     if not same_reads and not isinstance(meaning, Each):
         # they may differ in numbers alone
@@ -361,7 +363,7 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
                 wide = floats.widen(scalar, dtype) if dtype in floats.FORMATS else scalar
                 numbers.append(wide.item())
         arguments.append((name or f"operand {place + 1}", *numbers))
-    if not alike:
+    if sized:
         sizes = left.axis_sizes, right.axis_sizes
         arguments = [each for each in arguments if not follows_from_sizes(each[1:], sizes)]
     numbers_alone = ours and not any(_is_array(v) and n not in scalars for n, v in enumerate(ours))
@@ -369,6 +371,10 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
         return None
     text = ", ".join(f"{name} {_two_texts(*both)}" for name, *both in arguments)
     return Otherwise(text, frozenset(scalars))
+
+
+def _given_shapes(run: Run) -> set[tuple[int, ...]]:
+    return {value.shape for value in run.values if value.given < 0}
 
 
 def arguments_apart(

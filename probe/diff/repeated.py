@@ -2,11 +2,12 @@
 a run's values change as it is repeated with that.
 
 Four finite contents serve: large of either sign (one of them wakes a unit that the other leaves
-dead) and two random ones. NaN would be stricter, but 0 * NaN hides what stands behind a mask. Of a
-batch two serve, as a rule: in the second, some samples are large and others random, and where that
-reaches no sample that the first has not reached, no more are asked. A
-repetition is compared while it runs, value by value, with what is kept of the run, and leaves marks
-alone: the values of four runs more would not fit beside a large model's.
+dead), random ones, and zeros, which are what a side has that leaves a product out: what saturates
+with zeros and with large ones alike is moved by nothing between. NaN would be stricter, but 0 * NaN
+hides what stands behind a mask. Of a batch two serve, as a rule: in the second, some samples are
+large and others random, and where that reaches no sample that the first has not reached, no more
+are asked. A repetition is compared while it runs, value by value, with what is kept of the run, and
+leaves marks alone: the values of four runs more would not fit beside a large model's.
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ def contents(
     apart: Collection[str] = (),
 ) -> Iterator[Arrays]:
     """Yields the inputs with other content in these places, four times; the second of a batch has
-    two kinds of it, in turns.
+    two kinds of it, in turns. Of several inputs every second one is large of the other sign then:
+    a product of two that always have the same sign would keep a function saturated.
 
     ``dtypes``: of inputs whose containers don't say (bfloat16). A mask stays that hides all of what
     is lacked: that is padding, unless both sides have it and other numbers in it (``apart``). Other
@@ -113,11 +115,15 @@ def contents(
     well and change in the others, so that what counts them is seen.
     """
     samples = lacked_samples(arrays, where)
+    masks = {n for n, array in arrays.items() if n not in apart and is_mask(array)}
+    # what is added to hide may be -10,000 alone, which large numbers outweigh
+    behind_mask = any(_hides(arrays[name], where[name]) for name in masks if where[name].any())
+    large = 1.0 if behind_mask else LARGE
     for number, kinds in enumerate(KINDS if samples is None else KINDS_OF_BATCH):
-        changed = {}
+        changed, rank = {}, 0
         for order, (name, array) in enumerate(arrays.items()):
             some = where[name]
-            if name not in apart and is_mask(array) and some.any():
+            if name in masks and some.any():
                 # padding of the samples that both have stays hidden; other samples' masks change
                 own = some & ~some.all(axis=tuple(range(1, some.ndim)), keepdims=True)
                 hidden = some if _hides(array, some) else own if _hides(array, own) else ~some
@@ -130,8 +136,11 @@ def contents(
                 changed[name] = rows
                 continue
             dtype = (dtypes or {}).get(name, str(array.dtype))
+            rank += 1
             for turn, kind in enumerate(kinds):
-                other = other_content(array, dtype, kind, SEED + 101 * order + number)
+                if number and rank % 2 == 0 and kind < 2:
+                    kind = 1 - kind
+                other = other_content(array, dtype, kind, SEED + 101 * order + number, large)
                 if samples is not None and len(kinds) > 1:
                     lines = np.cumsum(samples) % len(kinds) == turn
                     some = where[name] & lines.reshape(-1, *(1,) * (array.ndim - 1))
@@ -161,7 +170,7 @@ def _other_rows(mask: np.ndarray, where: np.ndarray, number: int) -> np.ndarray 
 
 
 # What each repetition has of ``other_content``'s kinds.
-KINDS = (0,), (1,), (2,), (3,)
+KINDS = (0,), (1,), (2,), (4,)
 KINDS_OF_BATCH = (0,), (1, 2), (1,), (3,)
 
 
@@ -216,7 +225,9 @@ def _hides(mask: np.ndarray, where: np.ndarray) -> bool:
     return len(there) == 1 and bool((mask[~where] != there[0]).any())
 
 
-def other_content(array: np.ndarray, dtype: str, number: int, seed: int) -> np.ndarray:
+def other_content(
+    array: np.ndarray, dtype: str, number: int, seed: int, large: float = LARGE
+) -> np.ndarray:
     draw = np.random.default_rng(seed)
     if is_mask(array):
         values = np.unique(array) if array.dtype.kind != "b" else np.array([False, True])
@@ -236,8 +247,8 @@ def other_content(array: np.ndarray, dtype: str, number: int, seed: int) -> np.n
     finite = np.abs(wide[np.isfinite(wide)])
     size = float(finite.max(initial=0.0)) or 1.0
     limit = floats.largest_finite(dtype)
-    if number < 2:
-        fill = np.full(array.shape, min(LARGE * size, limit) * (1, -1)[number])
+    if number in (0, 1, 4):
+        fill = np.full(array.shape, min(large * size, limit) * {0: 1, 1: -1, 4: 0}[number])
     else:
         fill = np.clip(draw.standard_normal(array.shape) * size / 2, -limit, limit)
     return floats.round_to(fill, dtype)

@@ -114,8 +114,8 @@ def _turned(sides: Sides) -> bool:
 
 def reads_more(sides: Sides) -> str:
     """Returns which side reads more than was said; empty if none does, as far as is known."""
-    for side in sides:
-        if side.reads_more():
+    for side, other in (sides, sides[::-1]):
+        if side.reads_more(other):
             why = "its outputs depend on operands that it was not expected to read"
             return f"on the {NAMES[side.place]}, {why}{NO_SOURCE}"
     return ""

@@ -48,11 +48,11 @@ def examined(answer: Any) -> float:
 class Decoder(nn.Module):
     """Causal attention with a cache; ``late``: by how much its mask is off (a bug)."""
 
-    def __init__(self, size: int = 16, late: int = 0) -> None:
+    def __init__(self, size: int = 16, late: int = 0, scale: float = 4.0) -> None:
         super().__init__()
         torch.manual_seed(7)
         self.qkv, self.out = nn.Linear(size, 3 * size), nn.Linear(size, size)
-        self.late = late
+        self.late, self.scale = late, scale
 
     def forward(self, x: Any, cache: Any = None) -> Any:
         q, k, v = self.qkv(x).chunk(3, -1)
@@ -61,7 +61,7 @@ class Decoder(nn.Module):
         self.cache = k, v
         hidden = torch.ones(x.shape[1], k.shape[1], dtype=torch.bool)
         hidden = hidden.triu(k.shape[1] - x.shape[1] + 1 + self.late)
-        scores = (q @ k.mT / 4).masked_fill(hidden, -torch.inf)
+        scores = (q @ k.mT / self.scale).masked_fill(hidden, -torch.inf)
         return x + self.out(torch.relu(scores.softmax(-1) @ v))
 
 
@@ -167,6 +167,17 @@ def test_a_step_behind_a_cache_is_compared_whole(start: int, size: int) -> None:
     assert turned.to_json()["outputs"][0]["elements"] == size * 16 and examined(turned) >= 0.9
 
 
+@torch.no_grad()
+def test_a_factor_behind_a_cache_is_named_as_nothing_follows_from_a_size_there() -> None:
+    decoder, wrong, x = Decoder().eval(), Decoder(scale=4.5).eval(), tensor(1, 7, 16)
+    decoder(x[:, :5])
+    cache = decoder.cache
+    answer = found(lambda: wrong(x[:, 5:6], cache), lambda: decoder(x))
+    (scaled,) = [r for r in answer.found.operations if r.arguments]
+    assert (scaled.op, scaled.arguments) == ("aten.div.Tensor", "other 4.5 against 4.0")
+    assert scaled.compared == scaled.differing == 6 and answer.to_json()["window"] == 0
+
+
 def test_a_chunk_without_what_stands_before_has_a_window_and_one_with_its_state_has_none() -> None:
     x, weight = tensor(2, 3, 24), tensor(3, 3, 5, seed=9)
     whole = lambda: torch.tanh(F.conv1d(F.pad(x, (4, 0)), weight))  # noqa: E731
@@ -232,6 +243,69 @@ def test_a_chunk_and_a_step_of_a_recurrent_layer_are_compared_behind_their_state
         answer = found(left, right)
         own = len(answer.found.left.operations)
         assert answer.verdict == "equal" and answer.found.examined > 0.9 * own
+
+
+def gru(x: Any, state: Any, weights: Any, swapped: bool = False) -> Any:
+    """A step by hand; ``swapped``: its first two gates are exchanged (a mistake)."""
+    left, right = (x @ weights[0]).chunk(3, -1), (state @ weights[1]).chunk(3, -1)
+    update, reset = (torch.sigmoid(left[n] + right[n]) for n in ((1, 0) if swapped else (0, 1)))
+    new = torch.tanh(left[2] + reset * right[2])
+    return (1 - update) * new + update * state
+
+
+def test_a_step_by_hand_does_not_read_the_first_state_and_exchanged_gates_are_named() -> None:
+    weights, x, zeros = (
+        (tensor(4, 18, seed=3), tensor(6, 18, seed=4)),
+        tensor(2, 5, 4),
+        tensor(2, 6),
+    )
+
+    def loop() -> Any:
+        states = [zeros]
+        for n in range(5):
+            states.append(gru(x[:, n], states[-1], weights))
+        return torch.stack(states[1:], 1)
+
+    before = loop()[:, 2].clone()
+    answer = found(lambda: gru(x[:, 3], before, weights), lambda: loop()[:, 3])
+    assert answer.verdict == "equal" and answer.to_json()["window"] == 0
+    for whole in (lambda: gru(x[:, 3], before, weights), lambda: loop()[:, 3]):
+        answer = found(lambda: gru(x[:, 3], before, weights, True), whole)
+        assert answer.first.op == "aten.add.Tensor"
+        assert "split.Tensor[1] against aten.split.Tensor" in answer.first.arguments
+
+
+def test_a_maximum_over_another_axis_is_named_and_not_what_reads_it() -> None:
+    def softmax(axis: int) -> Callable[[], Any]:
+        x = ROWS.reshape(2, 3, 9)
+
+        def shares() -> Any:
+            y = torch.exp(x - torch.amax(x, axis, keepdim=True))
+            return y / y.sum(axis, keepdim=True)
+
+        return shares
+
+    (source,) = found(softmax(-1), softmax(-2)).found.sources
+    assert (source.op, source.arguments) == ("aten.amax", "dim [-1] against [-2]")
+
+
+SATURATES: dict[str, Callable[[Any], Any]] = {
+    "tanh": torch.tanh,
+    "clip": lambda u: u.clamp(-2, 2),
+    "hard-swish": F.hardswish,
+    "quantised": lambda u: torch.fake_quantize_per_tensor_affine(u, 0.05, 0, -128, 127),
+}
+
+
+@pytest.mark.parametrize("name", SATURATES)
+def test_what_saturates_with_a_product_and_without_it_is_no_source(name: str) -> None:
+    """Of x @ w one product is left out: no element of the results must agree."""
+    x, w, b = tensor(7, 61, seed=1), tensor(61, 43, seed=2), tensor(43, seed=3)
+    answer = found(
+        lambda: SATURATES[name](x @ w + b), lambda: SATURATES[name](x[:, :60] @ w[:60] + b)
+    )
+    assert answer.verdict == "differs" and not answer.found.sources
+    assert answer.to_json()["window"] == 7 * 43
 
 
 @torch.no_grad()

@@ -70,6 +70,21 @@ def test_content_changes_where_it_is_lacked_alone_and_stays_finite() -> None:
         assert (other[:, 4:] != x[:, 4:]).all()
 
 
+def test_products_of_two_inputs_are_large_of_either_sign_and_none() -> None:
+    arrays = {name: np.linspace(1, 2, 6, dtype="f4").reshape(2, 3) for name in "xw"}
+    lacking = {name: np.arange(3) + np.zeros((2, 1)) > 1 for name in "xw"}
+    products = [float((other["x"] * other["w"])[0, 2]) for other in contents(arrays, lacking)]
+    assert products[0] > 9 and products[1] < -9 and 0 in products
+
+
+def test_what_a_mask_hides_is_no_larger_than_what_it_shows() -> None:
+    """A mask may hide by adding -10,000, which large numbers outweigh."""
+    x, mask = np.linspace(-1, 1, 10, dtype="f4").reshape(1, 5, 2), np.array([[1, 1, 1, 0, 0]])
+    where = {"x": np.broadcast_to(mask[..., None] == 0, x.shape), "mask": mask == 0}
+    sizes = [abs(other["x"]).max() for other in contents({"x": x, "mask": mask}, where)]
+    assert max(sizes) < 2 and sizes[0] == 1
+
+
 def test_tokens_stay_in_the_range_that_occurs() -> None:
     ids = np.arange(10, 30).reshape(2, 10)
     for other in contents({"ids": ids}, {"ids": ids >= 20}):

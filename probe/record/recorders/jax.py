@@ -465,14 +465,16 @@ def moves(means: s.Meaning) -> bool:
 
 
 def only(program: programs.Flat) -> programs.Equation | None:
-    """The one equation of a program that computes; the last, where all move. None for several, and
-    for a sum that others bring into place: a program that has to be looked into."""
+    """The one equation of a program that computes; where all move, one that chooses or counts
+    elements, such as a maximum, or the last. None for several, and for a sum that others bring into
+    place: a program that has to be looked into."""
     computing = [eqn for eqn in program.equations if not moves(meaning(eqn.called()))]
     if len(computing) > 1 or any(eqn.op in programs.LOOPS for eqn in computing):
         return None
     if any(meaning(eqn.called()).sums for eqn in computing) and not program.direct:
         return None
-    computing = computing or program.equations[-1:]
+    choosing = (eqn for eqn in program.equations if eqn.op.startswith(("reduce_", "arg", "top_k")))
+    computing = computing or [*choosing][:1] or program.equations[-1:]
     return computing[0] if computing else None
 
 

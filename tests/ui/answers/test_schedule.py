@@ -293,3 +293,24 @@ def test_a_model_of_keras_in_memory_carries_its_state() -> None:
     answer = probe.network(model, vary="schedule:x:1", inputs=inputs, **how)
     assert isinstance(answer, Scheduled) and answer.stateful and not answer.mistakes
     assert [piece.piece.text for piece in answer.found] == ["0:4", "4:8", "8:12"]
+
+
+def test_a_scan_whose_state_is_dropped_is_compared_where_its_state_is_not_read() -> None:
+    """What reads the state gets other operands in pieces than in the whole: no source."""
+    jax = pytest.importorskip("jax")
+    jnp, draw = jax.numpy, np.random.default_rng(0)
+    w, u = (draw.standard_normal((size, 8)).astype(np.float32) / 4 for size in (16, 8))
+
+    def model(x: Any, state: Any = None) -> Any:
+        def cell(h: Any, line: Any) -> Any:
+            h = jnp.tanh(line @ w + h @ u)
+            return h, h
+
+        end, states = jax.lax.scan(cell, jnp.zeros((1, 8), np.float32), jnp.asarray(x))
+        return states * 2, end
+
+    answer = asked(model, "stream:4", X.transpose(1, 0, 2)[:8], "schedule:x:0")
+    assert answer.mistakes and answer.walked and not answer.walked.found.sources
+    products = [r for r in answer.walked.found.operations if r.op == "dot_general"]
+    counts = [(r.verdict, r.compared) for r in products if None not in r.ends]
+    assert sorted(counts) == [("equal", 8)] * 4 + [("unknown", 0)] * 4
