@@ -157,6 +157,9 @@ def _kinds_of(args: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
         kind = type(x)
         if kind is torch.Tensor:
             kinds.append(kind if x.dim() else SINGLE)
+        elif kind is tuple or kind is list:
+            # of an index slices are views, and tensors may name a place twice
+            kinds += kind, len(x), *map(type, x)
         else:
             kinds.append(x if kind in VALUES else kind)
     for name, x in kwargs.items():

@@ -174,6 +174,21 @@ def test_elements_that_are_written_into_one_place_are_reported(torch):
     assert left(torch, written, torch.randn(3, 4))[0] == ["index_put"]
 
 
+def test_a_write_by_places_is_reported_behind_writes_of_slices(torch):
+    """The same function of Python's, an index of two: slices are exact, and a place may be named
+    twice."""
+
+    def written(x):
+        y = x.new_zeros(len(x), 8)
+        y[:, 0:4] = x
+        y[:, 4:8] = x
+        y[:, torch.tensor([0, 1, 1, 0])] = x
+        return y
+
+    names, _ = left(torch, written, torch.randn(3, 4))
+    assert [name for name in names if name.startswith("index_put")]
+
+
 def test_dropout_that_is_never_switched_off_is_reported(torch):
     dropout = torch.nn.functional.dropout
     assert left(torch, lambda x: dropout(x, 0.5, True), torch.randn(3, 4))[0]
