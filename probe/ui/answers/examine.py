@@ -7,11 +7,8 @@ turns; the verified report. What is known stays where the time is over or somebo
 
 from __future__ import annotations
 
-import tempfile
 import time as clock
-import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -38,7 +35,6 @@ from probe.ui.answers.answer import Answer
 from probe.ui.answers.first_difference import (
     ComparisonQuestion,
     Walked,
-    of_recordings,
 )
 from probe.ui.answers.two_runs import (
     ADVICE,
@@ -46,7 +42,6 @@ from probe.ui.answers.two_runs import (
     TwoSides,
     entries_shown,
     mask_of_padding,
-    record,
     two_runs,
 )
 
@@ -58,7 +53,6 @@ ASK = {
     "batch": "one sample alone against the same sample in a batch",
     "padding": "one sample alone without padding against the same sample padded",
     "release": "this release, device or library against another one",
-    "machine": "this machine against a recording of another one",
 }
 
 PARTS = ("outputs", "operation", "cause", "fix", "cost", "report")
@@ -133,7 +127,6 @@ def examine(
     at: int | None = None,
     against: int | None = None,
     against_target: str | Target | None = None,
-    recording: str | Path | None = None,
     target: str | Target | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     out: str | Path | None = None,
@@ -148,17 +141,23 @@ def examine(
     ``model``: a file, a model in memory, a function or ``"module:function"``, as ``probe.network``
     takes it. ``inputs``: arrays or tensors in order or by name, or a .npz file; generated ones of
     ``shapes`` if not given. ``ask``: ``batch`` (a sample alone against in a batch; the default),
-    ``padding`` (alone without padding against padded), ``release`` (``target`` against
-    ``against_target``) or ``machine`` (against a ``recording`` of ``probe record`` from there).
+    ``padding`` (alone without padding against padded) or ``release`` (``target`` against
+    ``against_target``).
     ``at``, ``against``: the sizes; 1 and all rows of a batch, the valid part of the first padded
     sample and its full length, if not given. ``out``: a new folder for the report; none is written
     if it is not given. ``time``: stop after this long. ``part``: called with each ``Learned`` as
     soon as it is known. Ctrl-C returns what is known, if that is anything. Errors: InputError;
     TargetError; Nondeterministic where a run does not repeat.
     """
-    ask = _which_question(ask, against_target, recording)
-    if ask in ("release", "machine"):
-        why = f"with ask={ask} both sides have the same inputs"
+    ask = choice("ask", ask or ("release" if against_target else "batch"), tuple(ASK))
+    if ask != "release":
+        release = {"against_target": against_target}
+        refuse(release, "it belongs to ask=release", f"leave out ask={ask}")
+    elif against_target is None:
+        why, todo = "the other release is not given", "give --against-target such as torch==2.4.0"
+        raise InputError("against_target", "(none)", why, todo)
+    else:
+        why = "with ask=release both sides have the same inputs"
         refuse({"at": at, "against": against}, why, "leave it out, or ask for batch or padding")
     require_unwritten("out", None if out is None else Path(out))
     user_model = GivenModel(model, inputs, shapes, trust, seed)
@@ -180,16 +179,6 @@ def examine(
         if ask == "release":
             other = TwoSides(against_target=against_target)
             walked = two_runs(user_model, other, target, explain=False, progress=tell)
-        elif ask == "machine":  # a run here against a recording of another machine
-            with ExitStack() as running:
-                folder = running.enter_context(tempfile.TemporaryDirectory(prefix="probe-"))
-                words: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "target": target}
-                words |= {"trust": trust, "seed": seed}
-                here = record(model, Path(folder) / "here", **words, progress=tell)
-                assert recording is not None
-                walked = of_recordings(here, recording, trust, explain=False, progress=tell)
-                # its values are read again for a report: the folder goes with the answer
-                weakref.finalize(walked, running.pop_all().close)
         else:
             sizes = (at, against)
             walked, sides = _one_sample(user_model, ask, sizes, target, tell, tell_part)
@@ -245,25 +234,6 @@ def _one_sample(
         size, whole = next((a, b) for each in both_sizes for a, b in each if a != b)
         walked.asked = replace(walked.asked, todo=ADVICE["length"])
     return walked, SizedInputs(subject, vary, (size, whole), dict(left), dict(right), filled)
-
-
-def _which_question(ask: str | None, against_target: object, recording: object) -> str:
-    """A word of ``ASK``. InputError: what it needs is missing, or contradicts it."""
-    ask = ask or ("release" if against_target else "machine" if recording else "batch")
-    choice("ask", ask, tuple(ASK))
-    if ask == "release" and against_target is None:
-        why, todo = "the other release is not given", "give --against-target such as torch==2.4.0"
-        raise InputError("against_target", "(none)", why, todo)
-    if ask == "machine" and recording is None:
-        why = "the run of the other machine is not given"
-        todo = "run probe record MODEL --out RUN there, copy RUN here, and give --recording RUN"
-        raise InputError("recording", "(none)", why, todo)
-    if ask != "release":
-        release = {"against_target": against_target}
-        refuse(release, "it belongs to ask=release", f"leave out ask={ask}")
-    if ask != "machine":
-        refuse({"recording": recording}, "it belongs to ask=machine", f"leave out ask={ask}")
-    return ask
 
 
 @dataclass

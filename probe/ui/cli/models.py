@@ -62,8 +62,7 @@ def give_of_model(answer: Any, out: Output, after: Sequence[tuple[str, str]] = (
 
 WHAT = (
     "What to compare: batch (one sample alone against itself in a batch), padding (alone without "
-    "padding against padded), release (--target against --against-target) or machine (against a "
-    "--recording); batch if not given."
+    "padding against padded) or release (--target against --against-target); batch if not given."
 )
 LEFT = (
     "The left size. If not given: a batch of 1; for padding the valid part of the first padded "
@@ -80,7 +79,6 @@ HEADS |= {"operation": "which", "cause": "why"}
 @option("--at", "N", LEFT)
 @option("--against", "N", RIGHT)
 @option("--against-target", "U", "Another release, device or library, for --ask release.")
-@option("--recording", "RUN", "A folder that `probe record MODEL --out RUN` made elsewhere.")
 @run_options()
 @option("--report folder", "DIR", "Write a verified bug report into DIR.")
 @option("--time", "5m", TIME, default="10m")

@@ -177,9 +177,11 @@ def test_no_report_is_written_over_files(tmp_path):
 WRONG = {
     "a word that is no question": ({"ask": "batches"}, "ask=batches: .*batch"),
     "a release that is not named": ({"ask": "release"}, "against_target=.none.: .*torch=="),
-    "a machine without its run": ({"ask": "machine"}, "recording=.none.: .*probe record"),
-    "a size": ({"ask": "machine", "recording": "x", "at": 2}, "at=2: with ask=machine both sides"),
-    "two questions": ({"ask": "batch", "recording": "x"}, "recording=x: it belongs to ask=machine"),
+    "a size": ({"against_target": "torch", "at": 2}, "at=2: with ask=release both sides"),
+    "two questions": (
+        {"ask": "batch", "against_target": "torch"},
+        "against_target=torch: it belongs to ask=release",
+    ),
     "one row alone": ({"inputs": torch.zeros(1, 8)}, "at=1: the other side has 1; give a batch"),
     "no inputs": ({"inputs": None}, "inputs=.none.: the model does not describe its inputs; give"),
     "a time without a unit": ({"time": "5"}, "time=5: "),
