@@ -33,6 +33,10 @@ from probe.ui.lock.conditions import Apart, Facts, apart_text, conditions_key, f
 
 SAME, CHANGED, UNKNOWN, NEW = "same", "changed", "unknown", "new"
 
+# Verdicts of which causes are looked for, by ``--bits-why``. Of what is unknown only where that is
+# asked for: it fails nothing, and each of a matrix of conditions would pay for it.
+EXPLAINED = {"no": (), "here": (CHANGED,), "all": (CHANGED, UNKNOWN), "install": (CHANGED, UNKNOWN)}
+
 # Variable: the folder for what a check that is run again has. Nothing is judged then.
 OUT = "PROBE_BITS_OUT"
 

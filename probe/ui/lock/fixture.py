@@ -16,7 +16,7 @@ from probe.case.errors import InputError
 from probe.record.inputs import listed_inputs
 from probe.record.store import named_arrays
 from probe.ui.lock import checks
-from probe.ui.lock.checks import CHANGED, NEW, UNKNOWN, BitsSession, Checked
+from probe.ui.lock.checks import CHANGED, NEW, BitsSession, Checked
 
 if TYPE_CHECKING:
     from probe.ui.lock.why import Command
@@ -137,10 +137,8 @@ def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> No
         if session.out:
             return
         results, far = session.results, config.getoption("bits_why")
-        # of what is unknown only where that is asked for: it fails nothing, and each of a matrix of
-        # conditions would pay for it
-        verdicts = {"no": (), "here": (CHANGED,)}.get(far, (CHANGED, UNKNOWN))
-        wrong = [c for c in results if c.verdict in verdicts and c not in session.accepted]
+        explained = checks.EXPLAINED[far]
+        wrong = [c for c in results if c.verdict in explained and c not in session.accepted]
         if wrong:
             from probe.ui.lock import why
 

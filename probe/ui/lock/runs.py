@@ -172,8 +172,8 @@ def check_runs(
         judge = partial(checks.judged_check, now)
         results += [judge(each.check, name, each.bits, each.facts) for each in computed]
         results += _missing_outputs(now, name, computed)
-    verdicts = {"no": (), "here": (CHANGED,)}.get(far, (CHANGED, UNKNOWN))
-    if wrong := [checked for checked in results if checked.verdict in verdicts and not checked.why]:
+    explained = checks.EXPLAINED[far]
+    if wrong := [each for each in results if each.verdict in explained and not each.why]:
 
         def command_of(check: Checked) -> why.Command:
             return _command(now.runs[check.test], check.test, path.parent, install, trust)
