@@ -228,10 +228,6 @@ class Accuracy:
             for name, column in columns.items()
         }
 
-    @property
-    def counted(self) -> int:
-        return int((np.isfinite(self.ulps[0]) & np.isfinite(self.ulps[1])).sum())
-
     def to_json(self) -> dict[str, object] | None:
         """Returns what ``accuracy`` of the command's JSON has; None where no output has numbers.
 

@@ -302,9 +302,9 @@ def run_case(
     )
 
 
-def run_and_reveal(session: AnySession, case: Case, known: Sequence[Summation] = ()) -> CaseRun:
+def run_and_reveal(session: AnySession, case: Case) -> CaseRun:
     """Runs ``case`` (its length set), with controls, and reveals and replays every output."""
-    return run_case(session, case).reveal(session, known)
+    return run_case(session, case).reveal(session)
 
 
 def _with_nonfinite(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
