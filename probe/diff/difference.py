@@ -727,11 +727,11 @@ def of_outputs(difference: Difference) -> Reason | None:
 
 def grouped_reasons(difference: Difference) -> list[tuple[Reason, list[Region]]]:
     """Returns all reasons, each with the operations of which nothing is known, in their order."""
-    some: dict[str, list[Region]] = {}
+    some: dict[str, tuple[Reason, list[Region]]] = {}
     for region in difference.operations:
         if region.verdict == "unknown" and region.reason is not None:
-            some.setdefault(region.reason.why, []).append(region)
-    return [(Reason(why, each[0].name, each[0].op), each) for why, each in some.items()]
+            some.setdefault(region.reason.why, (region.reason, []))[1].append(region)
+    return [*some.values()]
 
 
 def why_not_compared(pairs: Sequence[Pair], difference: Difference) -> str:
