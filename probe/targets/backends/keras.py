@@ -131,11 +131,8 @@ class Keras(Writing):
         self.opened(switches, device, keras.__version__)
         # whatever a user's keras.json says
         keras.config.set_image_data_format("channels_last")
-        facts = {"threads": None}
-        if library == "tensorflow":
-            facts = below.tensorflow_facts(tf, switches)
-        names = {"library": "keras", "library_version": keras.__version__, "devices": [device]}
-        return dict(facts, below=f"{library} {__import__(library).__version__}", **names)
+        facts = below.tensorflow_facts(tf) if library == "tensorflow" else {}
+        return self.facts(below=f"{library} {__import__(library).__version__}", **facts)
 
     def setup(self):
         if self.library != "tensorflow":

@@ -15,8 +15,6 @@ How TensorFlow is started, what it says of itself and what its errors say is Ker
 
 import re
 
-import numpy as np
-
 from probe.case.geometry import BY_SIZE
 from probe.case.operation import operand_names, operation_of_spec, windows_of_spec
 from probe.targets.backends.contract import (
@@ -148,7 +146,7 @@ class TensorFlow(Writing):
             raise Unavailable(why)
         self.refusals, self.exhausted = refusals(tf), (tf.errors.ResourceExhaustedError,)
         self.opened(switches, device, tf.__version__)
-        return dict(tensorflow_facts(tf, switches), devices=[device], mode=self.mode())
+        return self.facts(mode=self.mode(), **tensorflow_facts(tf))
 
     def setup(self):
         return setup_lines(self.switches, self.device, self.version)
@@ -551,7 +549,7 @@ def require_gpu(tf, device):
             raise Unavailable(f"TensorFlow sees {count} GPUs here, so there is no {device}")
 
 
-def tensorflow_facts(tf, switches):
+def tensorflow_facts(tf):
     """What to publish about a started TensorFlow; ``onednn`` is None where it doesn't say."""
     try:
         from tensorflow.python.framework import test_util
@@ -559,15 +557,10 @@ def tensorflow_facts(tf, switches):
         rewritten = bool(test_util.IsMklEnabled())
     except (ImportError, AttributeError):
         rewritten = None
-    return {
-        "library": "tensorflow",
-        "library_version": tf.__version__,
-        "build": str(getattr(tf, "__git_version__", "")),
-        "compiler": str(getattr(tf, "__compiler_version__", "")),
-        "numpy_version": np.__version__,
-        "onednn": rewritten,
-        "threads": int(switches["threads"]) if "threads" in switches else None,
-    }
+    build, compiler = (
+        getattr(tf, name, "") for name in ("__git_version__", "__compiler_version__")
+    )
+    return {"build": str(build), "compiler": str(compiler), "onednn": rewritten}
 
 
 def refusals(tf):
