@@ -303,9 +303,9 @@ def draw_switching(measured: Thresholds) -> Figure | None:
         axes.broken_barh(wide, (place - 0.35, 0.7), color=VERDICTS["exact"])
     if floor is not None and floor > min(sizes):
         axes.axvline(floor - 0.5, color=QUIET, linewidth=1, linestyle=(0, (4, 3)))
-        look: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "fontsize": 8}
-        at = {"xytext": (2, 2), "textcoords": "offset points"}
-        axes.annotate(f"floor {floor:,}", (floor - 0.5, 1), **at, **look)
+        look: dict[str, Any] = {"xytext": (2, 2), "textcoords": "offset points", "fontsize": 8}
+        place_of_floor, within = (floor - 0.5, 1), ("data", "axes fraction")
+        axes.annotate(f"floor {floor:,}", place_of_floor, xycoords=within, **look)
     # periods of a few sizes are seen where every size has the same width
     if max(sizes) > LINEAR:
         axes.set_xscale("log")

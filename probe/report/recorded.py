@@ -571,7 +571,7 @@ def write_case(
         raise no_case(f"the two calls differ in {' and '.join(apart)}")
     vary = apart[0] if apart else None
     at, against = (getattr(case, vary) if vary else None for case in cases)
-    larger = cases[0] if vary and at > against else cases[1]
+    larger = max(cases, key=lambda case: getattr(case, vary) if vary else 0)
     targets = [Target.parse(alone.side.target) for alone in sides]
     known = [backends.get(target.name).layouts for target in targets]
     refused = no_case("its library lays operands out in no known way")

@@ -219,10 +219,8 @@ def sides(evidence: Evidence, said: tuple[str, str]) -> Figure:
     for (name, side), words in both:
         assert side.summation is not None
         # where partial sums are wider, those that are rounded to the dtype are marked
-        looks = {
-            "marked": side.own,
-            "dtype": side.dtype if side.summation.wider(side.dtype) else None,
-        }
+        narrow = side.dtype if side.summation.wider(side.dtype) else None
+        looks: dict[str, Any] = {"marked": side.own, "dtype": narrow}
         if len(side.summation.tree.leaves) <= 12:
             looks["sums"] = {
                 partial.node: floats.bits_text(partial.bits, partial.format).partition(" ")[0]
@@ -272,7 +270,9 @@ def draw_explained(comparison: Comparison, evidence: Evidence | None) -> Figure 
         return None
     left, right = comparison.pairs.left[0], comparison.pairs.right[0]
     each = comparison.left.summation(left), comparison.right.summation(right)
-    known = [(one, word, {}) for one, word in zip(each, words, strict=True) if one is not None]
+    known: list[tuple[Summation, str, dict[str, Any]]] = [
+        (one, word, {}) for one, word in zip(each, words, strict=True) if one is not None
+    ]
     return summations(known) if known else None
 
 

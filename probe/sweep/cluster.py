@@ -83,7 +83,7 @@ def raises_text(function: Callable[[str], Any]) -> Callable[[str], Any]:
 def node_facts(text: str) -> dict[str, Any]:
     """``machine.facts``, and ``targets``: by target ``why`` it can't run here (None: it can), and
     the ``run_id`` that it would have. ``text``: a JSON list of targets."""
-    targets = {}
+    targets: dict[str, dict[str, Any]] = {}
     for name in json.loads(text):
         try:
             where = Target.parse(name)

@@ -80,25 +80,31 @@ class Rewritten(Operator):
     def __init__(self, backend, spec):
         Operator.__init__(self, spec)
         self.backend, self.constant_weights = backend, getattr(backend, "constant_weights", False)
-        self.at = functools.lru_cache(64)(self._at)
+        self.by_shape = functools.lru_cache(64)(self._for_shape)
 
-    def _at(self, shape):
+    def at(self, shape):
+        return self.by_shape(tuple(shape))
+
+    def _for_shape(self, shape):
         kind = "split" if "split" in self.spec else self.spec["remedy"]["kind"]
         made = {"split": split_channels, "float64": widened}.get(kind, axis_pieces)
         if kind in ("chunks", "pad") and self.spec["remedy"].get("axis") == "batch":
             made = sample_pieces
-        return OfArrays(self, made(self.backend, self.spec, tuple(shape)))
+        return OfArrays(self, made(self.backend, self.spec, shape))
 
 
 class OfArrays(Operator):
     """An operation of container arrays: calls of the library, and NumPy between them.
 
-    ``bind``: f(operands) -> f(array) -> array.
+    ``made``: f(operands) -> f(array) -> array.
     """
 
-    def __init__(self, whole, bind):
+    def __init__(self, whole, made):
         Operator.__init__(self, whole.spec)
-        self.constant_weights, self.bind = whole.constant_weights, bind
+        self.constant_weights, self.made = whole.constant_weights, made
+
+    def bind(self, operands):
+        return self.made(operands)
 
     def input(self, x):
         return x
@@ -125,11 +131,11 @@ def split_channels(backend, spec, shape):
     calls = [call_of(backend, part, size) for part, size in zip(split_specs(spec), sizes)]
 
     def bind(operands):
-        parts = dict(operands), {}
+        ahead, behind = dict(operands), {}  # the bias is added once
         if "w" in operands:  # a sum has none
-            parts[0]["w"] = np.ascontiguousarray(operands["w"][..., :at, :])
-            parts[1]["w"] = np.ascontiguousarray(operands["w"][..., at:, :])
-        first, second = (call(held) for call, held in zip(calls, parts))
+            ahead["w"] = np.ascontiguousarray(operands["w"][..., :at, :])
+            behind["w"] = np.ascontiguousarray(operands["w"][..., at:, :])
+        first, second = calls[0](ahead), calls[1](behind)
 
         def run(x):
             outputs = first(x[..., :at]), second(x[..., at:])
