@@ -62,11 +62,12 @@ def give_of_model(answer: Any, out: Output, after: Sequence[tuple[str, str]] = (
 
 WHAT = (
     "What to compare: batch (one sample alone against itself in a batch), padding (alone without "
-    "padding against padded) or release (--target against --against-target); batch if not given."
+    "padding against padded), chunks (of --at positions, against the whole) or release (--target "
+    "against --against-target); batch if not given."
 )
 LEFT = (
-    "The left size. If not given: a batch of 1; for padding the valid part of the first padded "
-    "sample."
+    "The left size, with --ask chunks that of a chunk. If not given: a batch of 1; for padding the "
+    "valid part of the first padded sample."
 )
 RIGHT = "The right size. If not given: all rows, or the full length."
 HEADS = {part: part for part in ("outputs", "fix", "cost", "report")}
@@ -104,6 +105,12 @@ def examine(
     from probe.ui.answers import examine as answers
 
     require_unwritten("report", folder)
+    if ask == "chunks":
+        if options["at"] is None:
+            why = "the size of a chunk is not given"
+            raise InputError("at", "(none)", why, "write --at 16")
+        two = options | {"vary": "schedule", "at": f"chunks:{options['at']}"}
+        return give_compared(model, run, two, folder, out)
     options |= run.arguments()
     stdout = sys.stdout  # of the command: what the model prints meanwhile goes to stderr
 
@@ -196,29 +203,41 @@ def diff(
     difference. No code of a recording is run, and no library is needed; with --trust the
     operations that differ are run again to find the causes.
     """
-    from probe.case.arguments import optional_number, require_unwritten
-    from probe.ui.answers.first_difference import Walked, of_recordings
-    from probe.ui.answers.network import compared_runs
-    from probe.ui.answers.two_runs import GivenModel, refuse_report
+    from probe.case.arguments import require_unwritten
+    from probe.ui.answers.first_difference import of_recordings
 
     require_unwritten("report", report)
-    how = {name: two.pop(name) for name in ("explain", "time")}
     if right is not None:
         words = ("vary", "at", "against", "sizes", "by", "inputs", "shapes", "seed", "target")
         for name in filter(on_command_line, (*words, "against_target")):
             why = "two recordings hold their own inputs and targets"
             raise InputError(name, "(given)", why, "leave it out")
         with out.progress("diff") as tell:
+            how = {name: two[name] for name in ("explain", "time")}
             walked = of_recordings(left, right, run.trust, **how, progress=tell.say)
         return give_two_runs(walked, report, out)
     if (Path(left) / "recording.json").is_file():
         todo = "give a second recording; probe record MODEL --out RUN makes one"
         raise InputError("RUN", "(none)", "there is nothing to compare with", todo)
+    return give_compared(left, run, two, report, out)
+
+
+def give_compared(
+    model: str, run: ModelRun, two: dict[str, Any], report: Path | None, out: Output
+) -> int:
+    """Compares two runs of a model, or one in pieces with the whole, as ``two`` says: the exit
+    status."""
+    from probe.case.arguments import optional_number
+    from probe.ui.answers.first_difference import Walked
+    from probe.ui.answers.network import compared_runs
+    from probe.ui.answers.two_runs import GivenModel, refuse_report
+
+    how = {name: two.pop(name) for name in ("explain", "time") if name in two}
     targets = [two.pop("target"), two["against_target"]]
     if report is not None:
-        refuse_report(report, left, filter(None, targets), two["vary"])
+        refuse_report(report, model, filter(None, targets), two["vary"])
     with running_model(out, "diff") as tell:
-        subject = GivenModel(left, **run.arguments())
+        subject = GivenModel(model, **run.arguments())
         answer = compared_runs(subject, targets[0], two, progress=tell.say, **how)
     if not isinstance(answer, Walked):
         give_of_model(answer, out)

@@ -211,3 +211,16 @@ def test_a_recording_that_runs_nothing_does_not_say_it_tried(capsys):
     out = " ".join(ran(capsys, "diff left right --time 5m")[1].split())
     assert "can't be run alone" not in out and "not explained yet" not in out
     assert "no code of a recording is run, so no cause was looked for" in out
+
+
+def test_chunks_are_asked_for_as_two_runs_are(capsys, tmp_path):
+    pytest.importorskip("torch")
+    text = "from torch import nn\nlayer = nn.Conv1d(3, 2, 3, padding=1)\n"
+    (tmp_path / "tapes.py").write_text(text)
+    words = "tapes:layer --ask chunks --shape 1x3x16"
+    status, out, _ = ran(capsys, f"{words} --at 8 --json --fail-on finding")
+    report = json.loads(out)
+    assert status == 1 and report["schedule"] == "chunks:8" and report["window"] == 4
+    assert report["enters"] == "aten.convolution"
+    status, _, err = ran(capsys, words)
+    assert status == 2 and err.splitlines()[-1].startswith("probe: at=")
