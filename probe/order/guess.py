@@ -56,9 +56,10 @@ def guessed_tree(masks: Masks, filters: np.ndarray, position: int, read: np.ndar
     if len(read) < LONG * len(filters):  # speed alone
         return None
     # no more than half of what lanes cost that are asked for all
-    guess = _Guess(masks, filters, position, read, len(read) * len(read).bit_length() // 2)
+    most = len(read) * len(read).bit_length() // 2  # speed alone
+    guess = _Guess(masks, filters, position, read, most)
     try:
-        nodes = guess.branch(read, 0, 0)
+        nodes = guess.branch(read, 0, 0)  # speed alone: a wrong tree is refuted
     except Lost:
         return None
     names = [BIAS if leaf == masks.operator.summands else int(leaf) for leaf in read]
@@ -78,12 +79,12 @@ def fits_guess(masks: Masks, filters: np.ndarray, positions: np.ndarray, tree: T
         for part in parts:
             wanted = expected[part.start : part.stop, None]
             fits &= (part.table(survivors)[:, positions] == wanted).all(axis=0)
-        if not fits.any():
+        if not fits.any():  # speed alone
             break
     return fits
 
 
-class _Guess:
+class _Guess:  # speed alone
     """Reads branches, and knows again those that are shaped as earlier ones.
 
     ``most`` questions are asked of the output at ``position``, then it is Lost.
