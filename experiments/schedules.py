@@ -67,7 +67,7 @@ DTYPES = ("float32", "bfloat16")
 LARGER = {"width": 256, "layers": 4}
 """Of the decoders whose time is measured."""
 
-PREFILLS, TURNS = (32, 64, 96), 30
+PREFILLS, TURNS = (32, 64, 96), 20
 
 Key = tuple[str, str, str, str, str, str]
 Row = dict[str, Any]
@@ -102,8 +102,11 @@ def main(store: Path, quick: bool) -> bool:
 
 
 def _measure_costs(kept: Store, runs: dict[str, str]) -> None:
+    import torch
+
     from lib.scheduled import DECODERS
 
+    torch.set_num_threads(int(HERE.rpartition("=")[2]))
     known = {row[1] for row in kept.done_keys("measurements")}
     for name, how in DECODERS.items():
         if name not in known:

@@ -93,6 +93,20 @@ def _lengths(differ: pandas.DataFrame) -> str:
     )
 
 
+def step_costs(measurements: pandas.DataFrame) -> pandas.DataFrame:
+    """How many times as long a decoder takes in the invariant mode, by decoder: the median of its
+    steps, and each length of a prompt."""
+    rows = measurements[measurements.unit == "processor s"]
+    least = rows.groupby(["subject", "variant", "size"]).value.min().unstack("variant")
+    ratio = {
+        kind: (least[f"{kind}, invariant mode"] / least[f"{kind}, as it is"]).dropna()
+        for kind in ("step", "prefill")
+    }
+    prompts = ratio["prefill"].unstack("size").add_prefix("prompt of ")
+    prompts.insert(0, "step", ratio["step"].groupby("subject").median())
+    return prompts
+
+
 def measured_on(found: Results) -> str:
     """Returns one sentence: processor, libraries and month of the newest run."""
     newest_run = found.runs.sort_values("started").iloc[-1]

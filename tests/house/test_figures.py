@@ -284,6 +284,17 @@ def schedules():
     return [(EXPERIMENTS, said)]
 
 
+def test_costs_of_a_step_behind_a_cache_are_those_of_the_store():
+    costs = notebook.step_costs(of("schedules").measurements)
+    prompts = costs.drop(columns="step").to_numpy()
+    said = (
+        f"Decoders of width 256 took {prompts.min():.2f} to {prompts.max():.2f} times for prompts "
+        f"of 32 to 96 tokens and {costs.step.min():.2f} to {costs.step.max():.2f} times for a step "
+        "behind their cache"
+    )
+    assert said in " ".join((ROOT / "docs" / "same_bits_torch.md").read_text().split())
+
+
 STORES = (
     *(lock, bug_or_rounding, schedules, prefix_stability, invariance, accumulation_orders),
     *(version_history, processors, devices, reveal_cost, overhead, scale, length_sweep),
