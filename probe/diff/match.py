@@ -208,7 +208,7 @@ class RunningMatch:
         back = _turned(partner)
         for mine, other in by_name:
             alone = mine not in partner and other not in back and self._compatible(mine, other)
-            if alone and not self._moves_other_weights(mine, other):
+            if alone:
                 partner[mine], back[other] = other, mine
         outputs = [*zip(*(run.outputs for run in self.runs), strict=False)]
         for n, m in outputs:
@@ -399,13 +399,6 @@ class RunningMatch:
                 partner[mine] = other
         return partner
 
-    def _moves_other_weights(self, mine: int, other: int) -> bool:
-        """Whether two operations read weights alone, and different ones: folded in another way."""
-        sides = zip(self.runs, (mine, other), strict=True)
-        roles = {run.values[n].role for run, op in sides for n in run.operations[op].reads}
-        gives = self.runs[0].operations[mine].gives, self.runs[1].operations[other].gives
-        return roles == {WEIGHT} and not any(map(self.shares, *gives))
-
     def _compatible(self, mine: int, other: int) -> bool:
         """Whether two operations give values of one shape, where neither run lacks anything."""
         if not self.sides.whole:
@@ -422,9 +415,7 @@ class RunningMatch:
             a, b = left.values[n], right.values[m]
             if a.key == b.key or self.values[0].get(n) == m:
                 return True
-            if a.given < 0 and b.given < 0:
-                return self.pair(n, m).known
-            return min(a.given, b.given) < 0 and self._has_the_same(n, m)
+            return max(a.given, b.given) < 0 and self.pair(n, m).known
 
         pairs = self.ends(ours.number, theirs.number, "reads")
         turned = [*zip(ours.reads, reversed(theirs.reads), strict=False)]
@@ -433,17 +424,6 @@ class RunningMatch:
         return all(alike(*both) for both in pairs) or (
             len(pairs) == 2 and all(alike(*both) for both in turned)
         )
-
-    def _has_the_same(self, mine: int, other: int) -> bool:
-        """Whether a part of an input that one run cuts out has the bits that the other is given."""
-        pair = self.pair(mine, other)
-        if not pair.known or pair.selection.empty:
-            return False
-        both = settled.taken(pair, self.runs)
-        same = both is not None and bool(settled.equal(*both).all())
-        if same:
-            self._note(mine, other)
-        return same
 
     def _same_weights(self, mine: int, other: int) -> bool:
         """Whether two operations don't read arrays that the other run reads elsewhere."""
@@ -519,12 +499,6 @@ class RunningMatch:
             settled.leave_out_sizes(difference)
         why = settled.BRANCH if any(each.repetitions for each in marks) else settled.SIZES
         settled.give_reasons(difference, why if marks else "")
-        for region in difference.sources:
-            for side, earlier in enumerate(self.sides.earlier):
-                if earlier is None or self.sides.piece is not None:
-                    continue
-                if not (region.arguments or settled.reads_marked(region, earlier, side)):
-                    region.doubted(settled.EARLIER)
 
     def _computing(self, rest: Sequence[int], free: Sequence[int]) -> bool:
         sides = zip(self.runs, (rest, free), strict=True)

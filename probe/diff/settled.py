@@ -3,7 +3,6 @@ it reads could be compared, or where the sizes of the inputs say so."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -22,7 +21,6 @@ from probe.diff.difference import (
 )
 from probe.diff.pairing import NEAR
 from probe.diff.related import NOT_GIVEN, follows_from_sizes
-from probe.diff.repeated import Marks
 from probe.record.recording import Run
 
 LACKING = "all that it gives depends on inputs that the other run lacks"
@@ -32,7 +30,6 @@ BRANCH = "it is not known which of its results belong together: it runs otherwis
 SIZES = "it is not known which of its results belong together: the inputs have other sizes"
 NOT_COMPARED = "what it reads could not be compared"
 DRAWN = "it reads nothing and gives other numbers: they are drawn at random"
-EARLIER = "what it gives depends on what stands before, and nothing that it reads here does"
 
 # The share of elements up to which those that are far apart are what an operation makes of its
 # operands, such as an overflow, and not of their sizes.
@@ -64,21 +61,6 @@ def give_reasons(difference: Difference, otherwise: str) -> None:
             known = all(pair.known for pair in region.gives)
             why = otherwise or why_not_compared(region.gives, difference)
             region.note = LACKING if known else why
-
-
-def reads_marked(region: Region, marks: Marks, side: int) -> bool:
-    """Whether an operation reads what changes with some content, if it gives such: else the other
-    side has not got it."""
-
-    def some(pairs: Sequence[Pair]) -> bool:
-        numbers = [(pair.left, pair.right)[side] for pair in pairs]
-        for pair, number in zip(pairs, numbers, strict=True):
-            mark, shape = marks.of(number), marks.run.values[number].shape
-            if mark is None or pair.selection.taken(np.broadcast_to(mark, shape), side).any():
-                return True
-        return False
-
-    return some(region.reads) or not some(region.gives)
 
 
 def leave_out_sizes(difference: Difference) -> None:

@@ -178,6 +178,16 @@ def test_a_factor_behind_a_cache_is_named_as_nothing_follows_from_a_size_there()
     assert scaled.compared == scaled.differing == 6 and answer.to_json()["window"] == 0
 
 
+@torch.no_grad()
+def test_a_step_at_a_wrong_position_has_no_source_among_what_reads_that_position() -> None:
+    decoder, places, x = Decoder().eval(), tensor(9, 16, seed=8), tensor(1, 7, 16)
+    decoder(x[:, :5] + places[:5])
+    cache = decoder.cache
+    step = lambda: decoder(x[:, 5:6] + places[6:7], cache)  # noqa: E731
+    answer = found(step, lambda: decoder(x + places[:7]))
+    assert answer.verdict == "differs" and not answer.found.sources
+
+
 def test_a_chunk_without_what_stands_before_has_a_window_and_one_with_its_state_has_none() -> None:
     x, weight = tensor(2, 3, 24), tensor(3, 3, 5, seed=9)
     whole = lambda: torch.tanh(F.conv1d(F.pad(x, (4, 0)), weight))  # noqa: E731
@@ -306,6 +316,37 @@ def test_what_saturates_with_a_product_and_without_it_is_no_source(name: str) ->
     )
     assert answer.verdict == "differs" and not answer.found.sources
     assert answer.to_json()["window"] == 7 * 43
+
+
+def test_a_sum_of_two_reads_the_same_either_way_round() -> None:
+    turned = [
+        lambda: torch.add(*(f(ROWS) for f in (torch.sin, torch.tanh))),
+        lambda: torch.add(*reversed([f(ROWS) for f in (torch.sin, torch.tanh)])),
+    ]
+    verdicts = [(r.op, r.verdict) for r in found(*turned).found.operations]
+    assert verdicts[-1] == ("aten.add.Tensor", "equal")
+
+
+def test_what_one_side_cuts_out_is_what_the_other_is_given() -> None:
+    answer = found(lambda: rounds(PIECE), lambda: torch.sin(torch.tanh(ROWS[2:3])) * 1)
+    regions = [r for r in answer.found.operations if r.left is not None and r.right is not None]
+    assert [(r.op, r.joint, r.verdict) for r in regions] == [
+        ("aten.tanh", False, "equal"),
+        ("aten.sin", False, "equal"),
+        ("aten.mul.Tensor", False, "source"),
+    ]
+
+
+def test_a_divisor_that_is_the_length_is_no_source_of_operands_of_one_shape() -> None:
+    class First(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x[:, :1].tanh() / x.shape[1]
+
+    answer = probe.network(
+        First().eval(), inputs={"x": ROWS.numpy()}, vary="x:1", at=4, against=9, explain=False
+    )
+    assert not answer.found.sources
+    assert [r.cause for r in answer.found.operations if "div" in r.op] == ["window"]
 
 
 @torch.no_grad()
