@@ -293,7 +293,11 @@ def two_runs(
         if behind is not None:  # the pair that is recorded is one that differs
             both = behind.inputs
             question = replace(question, left=behind.words[0], right=behind.words[1])
-        left, right = (end.recorder(inputs) for end, inputs in zip(ends, both, strict=True))
+        # of samples that were run the library is known: a call to find it is saved
+        recorders = [end.recorder for end in ends]
+        if samples is not None:
+            recorders = [getattr(end, "repeated", end.recorder) for end in ends]
+        left, right = (make(inputs) for make, inputs in zip(recorders, both, strict=True))
         if samples is not None and behind is None:
             # both sides' bits are known: neither need be run unwatched again
             piece = samples.pieces[samples.starts.index(samples.first_apart() or 0)]
