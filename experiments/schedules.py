@@ -64,7 +64,7 @@ BUCKETS = 200
 
 DTYPES = ("float32", "bfloat16")
 
-LARGER = {"width": 256, "layers": 4}
+LARGER: Row = {"width": 256, "layers": 4}
 """Of the decoders whose time is measured."""
 
 PREFILLS, TURNS = (32, 64, 96), 20
@@ -385,7 +385,7 @@ def costs(how: Row) -> Iterator[tuple[str, int, float]]:
     from lib.scheduled import PLACES, WORDS, Attending
     from probe.sizes import stable
 
-    model = Attending(**how, **LARGER)
+    model: Any = Attending(**how, **LARGER)
     x = torch.from_numpy(np.random.default_rng(0).integers(0, WORDS, (1, PLACES)))
     lengths = {"batch": range(1, 3), "length": range(1, PLACES + 1)}
     kept, _ = stable.invariant(model, lengths, example=x)

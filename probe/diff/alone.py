@@ -179,7 +179,7 @@ class Alone:
                 exchanged[number] = np.where(rest, there if alike else 0, array).astype(array.dtype)
                 changed = True
         results = (self.rerun(operands) for operands in (larger, exchanged) if changed)
-        return any(not equal_bits(found, self.outputs, self.value.dtype) for found in results)
+        return any(not equal_bits(outputs, self.outputs, self.value.dtype) for outputs in results)
 
     def unsteady(self) -> tuple[str, str]:
         """(class, why) where it does not give its recorded bits again; two empty texts if it does.

@@ -486,20 +486,21 @@ def compare_runs(match: RunningMatch) -> Difference:
 def _other_operands(match: RunningMatch, region: Region) -> Otherwise | None:
     """Returns which operands the two sides take elsewhere, though each has what the other reads: as
     of gates that are exchanged. What remains of what is read then are the others."""
-    texts, kept = [], list[Pair]()
+    texts, agreeing = [], list[Pair]()
     for place, pair in enumerate(region.reads):
-        ends = match.values[0].get(pair.left), match.values[1].get(pair.right)
-        if pair.equal or None in ends or ends == (pair.right, pair.left):
-            kept.append(pair)
+        right, left = match.values[0].get(pair.left), match.values[1].get(pair.right)
+        paired = (left, right) == (pair.left, pair.right)
+        if pair.equal or left is None or right is None or paired:
+            agreeing.append(pair)
             continue
-        crossed = match.shares(pair.left, ends[0]) and match.shares(ends[1], pair.right)
+        crossed = match.shares(pair.left, right) and match.shares(left, pair.right)
         if not crossed or match.shares(pair.left, pair.right):
             return None
         both = zip(match.runs, (pair.left, pair.right), strict=True)
         texts.append(f"operand {place + 1} {' against '.join(given_by(run, n) for run, n in both)}")
-    if not texts or not all(pair.equal for pair in kept):
+    if not texts or not all(pair.equal for pair in agreeing):
         return None
-    region.reads = kept
+    region.reads = agreeing
     return Otherwise(", ".join(texts), frozenset())
 
 

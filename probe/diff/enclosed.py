@@ -63,7 +63,7 @@ def rounding_verdict(sides: Sequence[Alone], proved: np.ndarray, counted: int) -
             values = sides[number].outputs[open_[first]]
             verdicts[number, first], flush = enclosure.judged(values)
             near[first] |= flush
-    whole = [one for one in both if one is not None and len(one.low) == len(open_)]
+    whole = [side for side in both if side is not None and len(side.low) == len(open_)]
     if len(whole) == len(sides):
         # two formulas: each side is right about its own, and no rounding makes one of the other
         formulas = disjoint(whole[0], whole[1], max(map(flush_width, sides)))

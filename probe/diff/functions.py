@@ -337,7 +337,7 @@ def _all_near(match: RunningMatch, side: int) -> bool:
     pairs = [match.pair(n, m) for n, m in zip(*(r.outputs for r in match.runs), strict=False)]
     if not _all_paired(match, side):
         return False
-    every = [settled.taken(pair, match.runs) for pair in pairs]
+    every = [settled.agreeing_elements(pair, match.runs) for pair in pairs]
     return all(both is not None and near_share(*both) == 1 for both in every)
 
 

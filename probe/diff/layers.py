@@ -84,7 +84,9 @@ def _convolution_case(inner: Windows, summed: OperationSum, words: dict[str, Any
     if transposed:  # what is cut off follows from the number of outputs
         plain = TransposedSizes(*sizes, ((0, 0),) * rank).outputs(summed.sizes)
         whole = zip(plain, pads, summed.index, strict=True)
-        pads = tuple((before, all_ - before - len(kept)) for all_, (before, _), kept in whole)
+        pads = tuple(
+            (before, all_ - before - len(positions)) for all_, (before, _), positions in whole
+        )
     elif min(min(pair) for pair in pads) < 0:
         raise no_case("its padding crops")
     padding: Any = pads if any(map(any, pads)) else "valid"

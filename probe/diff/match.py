@@ -187,7 +187,7 @@ class RunningMatch:
         if values[0].key == values[1].key:
             return True
         pair = self.pair(mine, other)
-        both = None if pair.selection.empty else settled.taken(pair, self.runs)
+        both = None if pair.selection.empty else settled.agreeing_elements(pair, self.runs)
         return not pair.selection.empty if both is None else near_share(*both) > SHARE
 
     @cached_property

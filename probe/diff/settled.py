@@ -130,7 +130,7 @@ def numbers(run: Run, number: int) -> np.ndarray | None:
     return floats.widen(array, dtype) if array is not None and dtype == "bfloat16" else array
 
 
-def taken(pair: Pair, runs: Runs) -> tuple[np.ndarray, np.ndarray] | None:
+def agreeing_elements(pair: Pair, runs: Runs) -> tuple[np.ndarray, np.ndarray] | None:
     """Returns the elements of both values that must agree; None: some were left out."""
     left, right = numbers(runs[0], pair.left), numbers(runs[1], pair.right)
     if left is None or right is None:
@@ -146,7 +146,7 @@ def equal(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 def _far(pair: Pair, runs: Runs) -> np.ndarray:
     """Where paired elements are apart by more than rounding; integers wherever they differ."""
-    both = taken(pair, runs)
+    both = agreeing_elements(pair, runs)
     if both is None:
         return np.zeros(1, bool)
     left, right = both
@@ -165,7 +165,7 @@ def _far(pair: Pair, runs: Runs) -> np.ndarray:
 
 def _by_a_factor(pair: Pair, runs: Runs) -> bool:
     """Whether paired elements are apart by one factor, or are whole numbers."""
-    both = taken(pair, runs)
+    both = agreeing_elements(pair, runs)
     dtype = runs[0].values[pair.left].dtype
     if both is None or dtype not in floats.FORMATS:
         return True
@@ -212,7 +212,7 @@ def _follow_alike(region: Region, runs: Runs) -> bool:
 
 def _keep_equal(pair: Pair, runs: Runs) -> None:
     """Has nothing of a pair differ, and nothing be known of what does."""
-    both = taken(pair, runs)
+    both = agreeing_elements(pair, runs)
     assert both is not None
     same, places = equal(*both).reshape(-1), []
     shapes = runs[0].values[pair.left].shape, runs[1].values[pair.right].shape

@@ -90,9 +90,9 @@ def observe(target: Target, case: Case, at: int | None = None) -> list[Kernel]:
     backend = backends.get(target.name)
     # a library that carries oneDNN has the switch of its instructions
     carries_onednn, answers = "isa" in backend.keys, backend.kernels is not Backend.kernels
-    found: list[Kernel] = []
+    kernels: list[Kernel] = []
     if not (carries_onednn or answers):
-        return found
+        return kernels
     try:
         with Session(target, extra=TALK if carries_onednn else None) as session:
             operands = {
@@ -106,14 +106,16 @@ def observe(target: Target, case: Case, at: int | None = None) -> list[Kernel]:
                 session.request({"do": "run", "key": KEY})
                 log = session.stderr_since(mark)
                 kernel = Kernel.of(ONEDNN, primitives(log), SILENT)
-                found.append(kernel._replace(commands=tuple(benchdnn(log))))
+                kernels.append(kernel._replace(commands=tuple(benchdnn(log))))
             if answers:
                 said = session.request({"do": "kernels", "key": KEY})[0]["kernels"]
-                found += [Kernel.of(name, names, UNNAMED) for name, names in said.items()]
+                kernels += [Kernel.of(name, names, UNNAMED) for name, names in said.items()]
     except TargetError as error:
-        source = ASKED if found or not carries_onednn else ONEDNN
-        found.append(Kernel(source, None, f"the target failed ({error.kind}) when it was queried"))
-    return found
+        source = ASKED if kernels or not carries_onednn else ONEDNN
+        kernels.append(
+            Kernel(source, None, f"the target failed ({error.kind}) when it was queried")
+        )
+    return kernels
 
 
 def primitives(log: str) -> list[str]:

@@ -186,6 +186,8 @@ def wrong_in_words(left: bool, right: bool) -> str:
 def verdict_of_counts(rounding: RoundingVerdict, compared: int, differing: int) -> Verdict:
     """Judges outputs of which only these counts are known: of functions and of composites."""
     counts = three_classes(compared, differing, min(rounding.explained, differing))
+    if not compared:
+        return Verdict(NOT_KNOWN, f"{NOT_KNOWN}: no output is on both sides", counts)
     if not differing:
         return Verdict(EQUAL, "no bit differs", counts)
     if rounding.beyond:
@@ -303,6 +305,8 @@ def bug_or_rounding(comparison: Comparison) -> Verdict:
 def judged_pairs(comparison: Comparison) -> Verdict:
     differing = len(comparison.differing)
     counts = three_classes(comparison.compared, differing, comparison.rounded)
+    if not comparison.compared:
+        return Verdict(NOT_KNOWN, f"{NOT_KNOWN}: no output is on both sides", counts)
     if not differing:
         return Verdict(EQUAL, "no bit differs", counts)
     held = against_exact_values(comparison)

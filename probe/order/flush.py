@@ -327,8 +327,10 @@ def with_flushing(rounding: Rounding, piece: FusionPiece, column: int) -> Roundi
     products = lost("products", "behind bias") | ({BIAS} if lost("bias") else frozenset())
     nodes = len(tree.nodes)
     answers = [piece.answers[name][:nodes, column] for name in ("flush nodes", "flush root")]
-    asked = [*piece.traces.triple_nodes, nodes - 1]
-    flushed_nodes = itertools.compress(asked, np.concatenate([answers[0], answers[1][:1]]) == 1)
+    nodes_asked = [*piece.traces.triple_nodes, nodes - 1]
+    flushed_nodes = itertools.compress(
+        nodes_asked, np.concatenate([answers[0], answers[1][:1]]) == 1
+    )
     sums = _all_or_listed(frozenset(flushed_nodes), frozenset(range(nodes)))
     rounding = replace(
         rounding,

@@ -399,7 +399,7 @@ class _ReachQuestions:
         # so small that sums of finite products can not overflow into an infinity of their own
         small = 2.0 ** -min(math.ceil(math.log2(case.summands)), 10) if case.weighted else 1.0
         self.result.calls += len(calls)
-        asked = 0
+        yielded = 0
         for part in _parts_by_edits(calls, list(map(len, edits))):
             sets = [[edits[n] for n in part]]
             if which == "w" and case.bias is not None:
@@ -407,10 +407,10 @@ class _ReachQuestions:
             outputs = _outputs_of_edits(self.session, case, mode, (1.0, small), np.inf, *sets)
             nan = np.isnan(floats.widen(outputs, case.dtype)).reshape(len(part), *self.shape)
             for number, answer in zip(part, nan, strict=True):
-                yield from [np.zeros(self.shape, bool)] * (number - asked)
+                yield from [np.zeros(self.shape, bool)] * (number - yielded)
                 yield answer
-                asked = number + 1
-        yield from [np.zeros(self.shape, bool)] * (len(edits) - asked)
+                yielded = number + 1
+        yield from [np.zeros(self.shape, bool)] * (len(edits) - yielded)
 
     def chosen(self, operand: int, flat: np.ndarray) -> np.ndarray:
         """Leaves elements that may be infinite, of an operand's flat indices."""

@@ -263,7 +263,7 @@ def proved_script(
     refused: NotReproduced | None = None
     plain = ScriptValues()
     # lines may take arrays as they are
-    for ways in dict.fromkeys((LIBRARIES.get(distribution_of(sides[0]), plain), plain)):
+    for ways in dict.fromkeys((LIBRARIES.get(distribution_of_run(sides[0]), plain), plain)):
         try:
             script, beside = script_of_operation(sides, region, before, ways, verdict, drawn)
             return script, proof.prove(script, None, expected, times, verdict.fails, beside), beside
@@ -363,7 +363,7 @@ def script_of_operation(
     for name, (of, part) in parts.items():
         written = program.slices_as_written(part, arrays[of].shape)
         operands.append(f"{name} = {of}[{written}].copy()")
-    distribution = distribution_of(sides[0]) if version_of(sides[0]) else ""
+    distribution = distribution_of_run(sides[0]) if version_of(sides[0]) else ""
     functions: list[ScriptFunction] = []
     script_sides = []
     reads = shapes_read(sides)
@@ -373,7 +373,7 @@ def script_of_operation(
         lines = [*lines_before]
         # PyTorch gets the threads that its target says
         threads = re.search(r",threads=(\d+)", alone.side.target)
-        if threads is not None and distribution_of(alone) == "torch":
+        if threads is not None and distribution_of_run(alone) == "torch":
             lines.insert(0, f"torch.set_num_threads({threads[1]})")
         for name, dtype in zip(parameters, alone.dtypes, strict=False):
             taken = (ways.narrow if dtype == "bfloat16" else ways.wide).format(name)
@@ -509,7 +509,7 @@ def target_of(alone: Alone) -> Target:
         return Target("numpy")
 
 
-def distribution_of(alone: Alone) -> str:
+def distribution_of_run(alone: Alone) -> str:
     """What a side's library is installed as; Keras's operations are TensorFlow's."""
     name = re.split(r"[=@,]", alone.side.target)[0]
     return "tensorflow" if name == "keras" else name
@@ -517,7 +517,7 @@ def distribution_of(alone: Alone) -> str:
 
 def version_of(alone: Alone) -> str:
     try:
-        return metadata.version(distribution_of(alone))
+        return metadata.version(distribution_of_run(alone))
     except metadata.PackageNotFoundError:
         return ""
 
@@ -526,7 +526,7 @@ def operation_title(sides: Sides, region: Region) -> str:
     """Returns one line: which library gives different bits, on what."""
     left, right = shapes_read(sides)
     where = f"on {left} than on {right}" if left != right else "in two runs"
-    named = f"{name_as_text(distribution_of(sides[0]))} {version_of(sides[0])}".rstrip()
+    named = f"{name_as_text(distribution_of_run(sides[0]))} {version_of(sides[0])}".rstrip()
     return f"{named}: {name_as_text(region.op)} gives different bits {where}."
 
 

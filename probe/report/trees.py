@@ -271,7 +271,7 @@ def draw_explained(comparison: Comparison, evidence: Evidence | None) -> Figure 
     left, right = comparison.pairs.left[0], comparison.pairs.right[0]
     each = comparison.left.summation(left), comparison.right.summation(right)
     known: list[tuple[Summation, str, dict[str, Any]]] = [
-        (one, word, {}) for one, word in zip(each, words, strict=True) if one is not None
+        (shown, word, {}) for shown, word in zip(each, words, strict=True) if shown is not None
     ]
     return summations(known) if known else None
 

@@ -400,15 +400,15 @@ class _Search:
 
     def _switches(self) -> list[Switch]:
         """Neighbours that were run whose interiors differ."""
-        found, known = [], self.result.recogniser
+        switches, known = [], self.result.recogniser
         for size in sorted(self.seen):
             before, after = self.seen[size], self.seen.get(size + 1)
             if after is not None and before.interior != after.interior:
                 causes = known.causes(before.interior, after.interior)
                 scanned = size < self.result.scanned
                 pair = before.interior, after.interior
-                found.append(Switch(size, size + 1, *pair, causes, scanned))
-        return found
+                switches.append(Switch(size, size + 1, *pair, causes, scanned))
+        return switches
 
     def _assume(self, reach: int) -> None:
         result, places = self.result, SAMPLES if self.result.vary == "batch" else ROWS
@@ -599,11 +599,11 @@ def classes(points: Thresholds) -> list[SizeClass]:
     """Returns the classes, that of the smallest size first."""
     run, filled = kinds_run(points), kinds_expected(points)
     filled[run != NOT_RUN] = NOT_RUN
-    found = []
+    classes = []
     for kind in sorted(set(run[run >= 0].tolist())):
         sizes = [points.shortest + np.flatnonzero(kinds == kind) for kinds in (run, filled)]
-        found.append(SizeClass(kind, *(_spans_of(part, points.period or 1) for part in sizes)))
-    return sorted(found, key=lambda size_class: size_class.floor)
+        classes.append(SizeClass(kind, *(_spans_of(part, points.period or 1) for part in sizes)))
+    return sorted(classes, key=lambda size_class: size_class.floor)
 
 
 def _spans_of(sizes: np.ndarray, period: int) -> tuple[SizeRange, ...]:
@@ -671,10 +671,10 @@ def _no_floor_text(
 ) -> str:
     """Returns what stands against a floor in one line."""
     at, last = int(sizes[~alike][-1]), int(sizes[-1])
-    found = points.patterns[at]
+    pattern = points.patterns[at]
     how = _mixed(points, at)
-    if found.kind != MIXED:
-        how = f"outputs are added {kind_words(points, found.interior)}"
+    if pattern.kind != MIXED:
+        how = f"outputs are added {kind_words(points, pattern.interior)}"
     text = f"no floor: at {_size_text(points, at)}, {how}{period}"
     if at < last and not period:
         text += f"; alike at {SizeRange(at + 1, last).text}, too few to tell a floor"

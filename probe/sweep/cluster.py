@@ -499,9 +499,9 @@ class _TargetSweep:
         if self.store is not None:
             # comparisons last: what they say is done has its other rows on the disk already
             for name in sorted(tables, key="comparisons".__eq__):
-                if len(found := tables[name]):
+                if len(table := tables[name]):
                     self.store.extend(
-                        name, {column: found[column] for column in found.column_names}
+                        name, {column: table[column] for column in table.column_names}
                     )
             for row in failed:
                 self.store.append("failures", row)

@@ -28,8 +28,8 @@ from probe.order.semantics.contract import (
     Turns,
     Unknown,
     Windows,
+    by_name,
     by_table,
-    common,
     moved,
     of_complex,
     rows_for,
@@ -43,6 +43,6 @@ __all__ = [
     "Contracts", "Each", "Frame", "Meaning", "Moves",
     "Normalises", "OperationTable", "Passes", "Reduces", "Reshapes",
     "Row", "Same", "Several", "Shapes", "Step", "StepBuilder", "Steps", "Turns", "Unknown",
-    "Windows", "by_table", "common", "moved", "of_complex", "operations", "rows_for", "then",
+    "Windows", "by_name", "by_table", "moved", "of_complex", "operations", "rows_for", "then",
     "word_list", "worded",
 ]  # fmt: skip

@@ -240,7 +240,7 @@ def by_table(table: Mapping[str, Callable[[C], Meaning]], call: C) -> Meaning:
     ``Unknown`` with the reason where nothing is described, or what is described isn't this."""
     row = table.get(call.op)
     if row is None:
-        return common(call.op) or Unknown(f"{call.op} is not described in probe")
+        return by_name(call.op) or Unknown(f"{call.op} is not described in probe")
     try:
         return row(call)
     # a row indexes attributes and axes as they are in all calls that it describes: what has others
@@ -409,23 +409,23 @@ def _parse() -> tuple[dict[str, Function], dict[str, str]]:
 FUNCTIONS, _NAMES = _parse()
 
 
-def _letters(name: str) -> str:
+def _spelling(name: str) -> str:
     """``LogicalNot``, ``LOGICAL_NOT`` and ``logical_not`` in the same letters, of any version."""
     return re.sub(r"^stablehlo|v[23]$", "", name.lower().replace("_", ""))
 
 
-MOVES = {_letters(name) for name in _MOVES.split()}
-_WORDS = {_letters(word): name for word, name in _NAMES.items()}
+MOVES = {_spelling(name) for name in _MOVES.split()}
+_WORDS = {_spelling(word): name for word, name in _NAMES.items()}
 
 
 def moved(op: str) -> Moves | None:
     """What an operation of this name computes, if it moves elements in every library."""
-    return Moves() if _letters(op) in MOVES else None
+    return Moves() if _spelling(op) in MOVES else None
 
 
-def common(op: str) -> Meaning | None:
+def by_name(op: str) -> Meaning | None:
     """What an operation of this name computes in every library; None: the name doesn't say it."""
-    word = _WORDS.get(_letters(op))
+    word = _WORDS.get(_spelling(op))
     return moved(op) or (Each(word) if word else None)
 
 

@@ -341,7 +341,7 @@ FUSED = {
 }
 
 
-def _strides(c: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _strides_and_dilations(c: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     axes = "DHW"[3 - rank :]
     dilations = (int(c.get(f"dilation{axis}Factor", 1) or 1) for axis in axes)
     return tuple(int(c[f"stride{axis}"]) for axis in axes), tuple(dilations)
@@ -364,7 +364,7 @@ def _lite_conv(c: Call) -> s.Meaning:
         "DEPTHWISE_CONV_2D": (shape[1:3], (1, 2, 0, 3), 1),
         "CONV_2D": (shape[1:3], (1, 2, 3, 0), shape[-1]),
     }[c.op]
-    window = (kernel, *_strides(c, len(kernel)))
+    window = (kernel, *_strides_and_dilations(c, len(kernel)))
     padding = _lite_padding(c, c.shape(0), c.gives[0], *window)
     groups, reads = c.shape(0)[-1] // inner, c.places(0, 1, 2)
     return o.convolution(s.Frame(*window, padding), weights, groups, True, reads)
@@ -372,7 +372,7 @@ def _lite_conv(c: Call) -> s.Meaning:
 
 @TABLE.row("TRANSPOSE_CONV")
 def _lite_back(c: Call) -> s.Meaning:
-    window = (c.shape(1)[1:3], *_strides(c, 2))
+    window = (c.shape(1)[1:3], *_strides_and_dilations(c, 2))
     padding = _lite_padding(c, c.gives[0], c.shape(2), *window)  # of the convolution it turns round
     weights, reads = (1, 2, 3, 0), c.places(2, 1, 3)
     return o.convolution(s.Frame(*window, padding, True), weights, 1, True, reads)
@@ -380,7 +380,10 @@ def _lite_back(c: Call) -> s.Meaning:
 
 @TABLE.row({"MAX_POOL_2D": "max", "AVERAGE_POOL_2D": "average"})
 def _lite_pool(c: Call, kind: str) -> s.Meaning:
-    kernel, stride = (int(c["filterHeight"]), int(c["filterWidth"])), _strides(c, 2)[0]
+    kernel, stride = (
+        (int(c["filterHeight"]), int(c["filterWidth"])),
+        _strides_and_dilations(c, 2)[0],
+    )
     padding = _lite_padding(c, c.shape(0), c.gives[0], kernel, stride, (1, 1))
     return o.pool(kind, s.Frame(kernel, stride, (1, 1), padding), channels_last=True)
 

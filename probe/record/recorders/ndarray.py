@@ -74,8 +74,8 @@ class ArrayRecorder:
         inputs = [run.watched(array, INPUT, f"x{n}") for n, array in enumerate(self.inputs)]
         weights = {name: run.watched(array, WEIGHT, name) for name, array in self.weights.items()}
         outputs = list[Seen]()
-        given = [*self.inputs, *self.weights.values()]
-        with arrays_restored(given), suppress(Foreign):  # another library takes no watched arrays
+        arrays = [*self.inputs, *self.weights.values()]
+        with arrays_restored(arrays), suppress(Foreign):  # another library takes no watched arrays
             result = foreign(partial(self.function, *inputs, **weights))
             outputs = [run.kept(output) for output in _several(result)]
         if outputs and run.gave.issuperset(output.key for output in outputs):

@@ -502,10 +502,10 @@ def _fused_function(c: Call) -> tuple[s.Meaning, ...]:
     if name == "Clip":
         low, high = (float(number) for number in numbers)
         return (o.clip(low, high),)
-    found = s.common(name)
-    if found is None:
+    means = s.by_name(name)
+    if means is None:
         raise KeyError(name)
-    return (found,)
+    return (means,)
 
 
 @TABLE.row("Clip")

@@ -301,8 +301,10 @@ class OnnxRecorder(graphs.GraphRecorder):
         yield Optimised(model, self.inputs, self.switches, mapped)
 
     def _session(self, settings: Any) -> Any:
-        given = isinstance(self.model, bytes)
-        name, model = ("model", self.model) if given else (Path(self.model).name, str(self.model))
+        in_memory = isinstance(self.model, bytes)
+        name, model = (
+            ("model", self.model) if in_memory else (Path(self.model).name, str(self.model))
+        )
         session = partial(onnxruntime.InferenceSession, model, settings, providers=PROVIDERS)
         return graphs.read(name, session)
 

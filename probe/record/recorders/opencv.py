@@ -520,7 +520,7 @@ def _eltwise(c: Call) -> s.Meaning:
     """Sums and the like; of several sizes in Caffe's way, which doesn't broadcast as NumPy does,
     nothing is said."""
     word = str(c.get("operation", "SUM")).lower()
-    means = s.common({"sum": "add", "prod": "multiply"}.get(word, word))
+    means = s.by_name({"sum": "add", "prod": "multiply"}.get(word, word))
     alike = len({c.shape(n) for n in range(c.count)}) == 1 and not c.get("coeff")
     if not isinstance(means, s.Each) or not (alike or c.op == "NaryEltwise"):
         return Unknown(f"{c.op} of {word}, or of several sizes")

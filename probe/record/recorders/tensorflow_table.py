@@ -48,10 +48,10 @@ def _tf_function(name: str) -> s.Meaning:
     """What an operation applies behind. KeyError: there is none of this name."""
     if name in ("GeluExact", "GeluApproximate"):
         return o.gelu(name == "GeluApproximate")
-    found = o.approximate(APPROXIMATE[name]) if name in APPROXIMATE else s.common(name)
-    if found is None:
+    means = o.approximate(APPROXIMATE[name]) if name in APPROXIMATE else s.by_name(name)
+    if means is None:
         raise KeyError(name)
-    return found
+    return means
 
 
 def _channels_last(c: Call) -> bool:

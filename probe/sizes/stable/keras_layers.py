@@ -94,9 +94,10 @@ class BatchNormalization(keras.layers.BatchNormalization):
         shape = [1] * len(inputs.shape)
         shape[self.axis] = -1
         scale, shift = (self.gamma if self.scale else None), (self.beta if self.center else None)
-        given = (self.moving_mean, self.moving_variance, scale, shift)
+        statistics = (self.moving_mean, self.moving_variance, scale, shift)
         mean, variance, scale, shift = (
-            each if each is None else ops.reshape(ops.cast(each, wide), shape) for each in given
+            each if each is None else ops.reshape(ops.cast(each, wide), shape)
+            for each in statistics
         )
         outputs = normalised(
             ops.cast(inputs, wide),

@@ -54,9 +54,9 @@ class _Normalised:
         wide = getattr(torch, accumulator(str(input.dtype).split(".")[-1], self.accumulate))
         wide = torch.promote_types(wide, self.running_mean.dtype)
         shape = [-1] + [1] * (input.dim() - 2)
-        given = (self.running_mean, self.running_var, self.weight, self.bias)
+        statistics = (self.running_mean, self.running_var, self.weight, self.bias)
         mean, variance, scale, shift = (
-            each if each is None else each.to(wide).reshape(shape) for each in given
+            each if each is None else each.to(wide).reshape(shape) for each in statistics
         )
         deviation = torch.sqrt(variance + self.eps)
         outputs = normalised(

@@ -87,10 +87,10 @@ class Rewritten(Operator):
 
     def _for_shape(self, shape):
         kind = "split" if "split" in self.spec else self.spec["remedy"]["kind"]
-        made = {"split": split_channels, "float64": widened}.get(kind, axis_pieces)
+        pieces = {"split": split_channels, "float64": in_float64}.get(kind, axis_pieces)
         if kind in ("chunks", "pad") and self.spec["remedy"].get("axis") == "batch":
-            made = sample_pieces
-        return OfArrays(self, made(self.backend, self.spec, shape))
+            pieces = sample_pieces
+        return OfArrays(self, pieces(self.backend, self.spec, shape))
 
 
 class OfArrays(Operator):
@@ -99,12 +99,12 @@ class OfArrays(Operator):
     ``made``: f(operands) -> f(array) -> array.
     """
 
-    def __init__(self, whole, made):
+    def __init__(self, whole, run_of):
         Operator.__init__(self, whole.spec)
-        self.constant_weights, self.made = whole.constant_weights, made
+        self.constant_weights, self.run_of = whole.constant_weights, run_of
 
     def bind(self, operands):
-        return self.made(operands)
+        return self.run_of(operands)
 
     def input(self, x):
         return x
@@ -113,7 +113,7 @@ class OfArrays(Operator):
         return np.ascontiguousarray(y)
 
 
-def call_of(backend, spec, shape):
+def library_call(backend, spec, shape):
     """Returns f(operands) -> f(array) -> array: one call for inputs of this shape."""
     operator = spec_operator(backend, spec).at(tuple(shape))
 
@@ -128,7 +128,7 @@ def split_channels(backend, spec, shape):
     """The first channels in one call, the rest in another, and their outputs added."""
     at, arithmetic = spec["split"], Arithmetic(spec["dtype"])
     sizes = shape[:-1] + (at,), shape[:-1] + (shape[-1] - at,)
-    calls = [call_of(backend, part, size) for part, size in zip(split_specs(spec), sizes)]
+    calls = [library_call(backend, part, size) for part, size in zip(split_specs(spec), sizes)]
 
     def bind(operands):
         ahead, behind = dict(operands), {}  # the bias is added once
@@ -148,11 +148,11 @@ def split_channels(backend, spec, shape):
     return bind
 
 
-def widened(backend, spec, shape):
+def in_float64(backend, spec, shape):
     """Operands widened, the operation in float64, its output rounded."""
     dtype, call = (
         spec["dtype"],
-        call_of(backend, dict(_without_words(spec), dtype="float64"), shape),
+        library_call(backend, dict(_without_words(spec), dtype="float64"), shape),
     )
 
     def bind(operands):
@@ -165,10 +165,10 @@ def widened(backend, spec, shape):
 def sample_pieces(backend, spec, shape):
     """Calls of so many samples, filled up with copies of the first one."""
     size = piece_size(spec["remedy"], shape[0])
-    made = call_of(backend, _without_words(spec), (size,) + shape[1:])
+    run_of = library_call(backend, _without_words(spec), (size,) + shape[1:])
 
     def bind(operands):
-        call = made(operands)
+        call = run_of(operands)
 
         def run(x):
             # a call of other samples of the same shape: the first one stands in for those that lack
@@ -199,10 +199,10 @@ def axis_pieces(backend, spec, shape):
     pads = [list(pair) for pair in windows.pads(held)]
     pads[axis] = [0, 0]
     inner = dict(plain, padding=pads if any(map(any, pads)) else "valid")
-    made = call_of(backend, inner, shape[: 1 + axis] + (length,) + shape[2 + axis :])
+    run_of = library_call(backend, inner, shape[: 1 + axis] + (length,) + shape[2 + axis :])
 
     def bind(operands):
-        call = made(operands)
+        call = run_of(operands)
 
         def run(x):
             x = x[ahead + (slice(0, total - before),)]

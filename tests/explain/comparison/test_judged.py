@@ -270,7 +270,7 @@ def test_a_verdict_follows_from_what_is_held_of_both_sides(changed):
     assert all(counts[said] == words.count(said) for said in set(words)) and len({*words}) == 4
 
 
-def test_columns_of_accuracies_are_those_of_pairs_with_one_exact_result(changed, monkeypatch):
+def test_columns_of_accuracies_are_those_of_pairs_with_one_exact_result(changed):
     found, _, _, pairs = changed
     which = np.flatnonzero(pairs.same_window[found.differing])
     for most in (10**6, len(which), len(which) - 1, 5, 1, 0):
@@ -288,9 +288,6 @@ def test_columns_of_accuracies_are_those_of_pairs_with_one_exact_result(changed,
         far = np.abs(y - columns["exact"]) / unit
         np.testing.assert_allclose(np.abs(columns[f"error_{name}"]), far, rtol=1e-6)
         assert set(columns[f"depth_{name}"]) <= {4, schema.NULL_INT}
-    assert found.measured_accuracy().counted == len(which)
-    monkeypatch.setattr(judged, "JUDGED", 5 * 7)  # products: seven of these sums
-    assert replace(found).measured_accuracy().counted == 7
 
 
 def test_numbers_of_inputs_in_a_larger_input_name_the_same_element():

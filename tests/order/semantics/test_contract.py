@@ -47,11 +47,11 @@ def test_a_table_says_why_it_does_not_know() -> None:
 def test_a_name_that_all_libraries_have_says_what_is_computed() -> None:
     """Of one that adds or rounds in some library it says nothing: outputs would be promised."""
     for name in ("LogicalNot", "LOGICAL_NOT", "logical_not"):
-        assert contract.common(name) == o.function("not")
-    assert contract.common("AddV2") == contract.common("STABLEHLO_ADD") == o.function("add")
-    assert contract.common("StridedSlice") == contract.moved("concat") == Moves()
+        assert contract.by_name(name) == o.function("not")
+    assert contract.by_name("AddV2") == contract.by_name("STABLEHLO_ADD") == o.function("add")
+    assert contract.by_name("StridedSlice") == contract.moved("concat") == Moves()
     rounds = "scatter median range resize pad_mode cumsum softmax inverse".split()
-    assert not any(map(contract.common, rounds))
+    assert not any(map(contract.by_name, rounds))
 
 
 def test_steps_have_numbers_behind_what_is_read() -> None:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from probe.sizes.stable.report import LayerReport
 from tests.sizes.stable.test_keras_layers import keras_or_skip
 
 pytestmark = pytest.mark.long
+
+
+def test_a_report_without_layers_says_so():
+    lines = str(LayerReport((), (("act", "ReLU"), ("", "Own")))).splitlines()
+    assert lines[0].endswith("position): none")
+    assert lines[1].endswith("length): act (ReLU), (the model) (Own)")
 
 
 def test_torch_report_names_what_was_replaced_and_left():

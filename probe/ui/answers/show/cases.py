@@ -336,10 +336,11 @@ def explanation(answer: Explained) -> RenderableType:
         if side.orders is None or not summations:
             continue
         parts.append(f"\n{name} adds")
-        known = {(s.tree.id, *sorted(s.rounding.fused)): s for s in side.orders.summations}
+        # two of one tree may differ in precision alone: the key is all that is said of them
+        by_json = [(s.to_json(side.case.dtype), s) for s in side.orders.summations]
         for entry in summations[:MOST_OF_SIDE]:
             parts.append(f"  {counted(entry['outputs'], 'output')} as order {entry['id']}")
-            added = known[entry["id"], *entry["fused"]]
+            added = next(s for said, s in by_json if said.items() <= entry.items())
             parts.append(summation(added, side.case.dtype, drawn=False, indent=4))
         if len(summations) > MOST_OF_SIDE:
             rest = sum(entry["outputs"] for entry in summations[MOST_OF_SIDE:])
