@@ -7,9 +7,10 @@ all of these bits are. A run of some samples alone is laid beside their rows of 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import dataclass, field, replace
+from math import comb, prod
 from typing import Any
 
 import numpy as np
@@ -196,7 +197,8 @@ class Samples:
     """Every sample of a batch, computed in pieces of ``size``, against the batch of ``count``.
 
     ``starts``: the first sample of each piece that was run; ``pieces``: its outputs; ``whole``: the
-    batch's: container arrays, all of them from runs unwatched.
+    batch's: container arrays, all of them from runs unwatched. ``reads``: of the batch's outputs,
+    which elements read samples that their piece has not, bool; empty: it was not asked.
     """
 
     size: int
@@ -204,32 +206,64 @@ class Samples:
     starts: list[int]
     pieces: list[list[np.ndarray]]
     whole: list[np.ndarray]
+    reads: list[np.ndarray] = field(default_factory=list)
 
     @property
     def compared(self) -> int:
         return len({s for start in self.starts for s in range(start, start + self.size)})
 
-    def beside(self, number: int, output: int) -> tuple[np.ndarray, np.ndarray, int]:
-        """One piece's output, the batch's at the same samples, and along which axis these lie:
-        where the sizes differ; -1 for an output without samples, as of a mean of them all."""
-        left, right = self.pieces[number][output], self.whole[output]
+    def sample_axes(self, output: int) -> list[int]:
+        """Along which axes of an output its samples lie: two, where each is compared with each, and
+        none of an output without samples, as of a mean of them all."""
+        left, right = self.pieces[0][output], self.whole[output]
         if left.ndim != right.ndim:
-            return left, right, -1
+            return []
         axes = [axis for axis in range(left.ndim) if left.shape[axis] != right.shape[axis]]
-        if not axes or any(left.shape[a] * self.count != right.shape[a] * self.size for a in axes):
-            return left, right, -1
-        index = [slice(None)] * left.ndim
-        for axis in axes:  # two, where each sample is compared with each
-            each = left.shape[axis] // self.size  # as several beams of a sample
-            begin = self.starts[number] * each
-            index[axis] = slice(begin, begin + left.shape[axis])
-        return left, right[tuple(index)], axes[0]
+        alike = all(left.shape[a] * self.count == right.shape[a] * self.size for a in axes)
+        return axes if alike else []
+
+    def index_of(self, number: int, output: int) -> tuple[slice, ...]:
+        """Where a piece's samples are in the batch's output."""
+        index = [slice(None)] * self.whole[output].ndim
+        for axis in self.sample_axes(output):
+            each = self.pieces[0][output].shape[axis] // self.size  # as several beams of a sample
+            index[axis] = slice(
+                self.starts[number] * each, (self.starts[number] + self.size) * each
+            )
+        return tuple(index)
+
+    def beside(self, number: int, output: int) -> tuple[np.ndarray, np.ndarray]:
+        """One piece's output, and the batch's at the same samples."""
+        return self.pieces[number][output], self.whole[output][self.index_of(number, output)]
+
+    def others(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Which samples to change, and which mustn't change with them if they read their own piece
+        alone: bool (samples,), a pair for each run of the batch.
+
+        A piece is changed in the runs of its code, and no code has all runs of another: for each
+        two pieces there is a run that changes the one and leaves the other (Sperner). Of 8 pieces
+        these are 5 runs, of 64 they are 8.
+        """
+        count = len(self.starts)
+        piece = np.full(self.count, -1)
+        for number, start in enumerate(self.starts):
+            rows = piece[start : start + self.size]
+            rows[rows < 0] = number
+        runs = next(n for n in itertools.count(1) if comb(n, n // 2) >= count)
+        codes = list(itertools.islice(itertools.combinations(range(runs), runs // 2), count))
+        last = piece == count - 1
+        overlaps = 0 < last.sum() < self.size  # it has samples of the piece before as well
+        for run in range(runs if count > 1 else 0):
+            changed = np.array([number >= 0 and run in codes[number] for number in piece])
+            yield changed, ~changed & ~(last & overlaps)
+        if overlaps:
+            yield np.arange(self.count) < self.starts[-1], last
 
     def first_apart(self) -> int | None:
         """The first sample of the first piece that has different bits; None if none has."""
         for number, start in enumerate(self.starts):
             for output in range(min(len(self.whole), len(self.pieces[number]))):
-                left, right, _ = self.beside(number, output)
+                left, right = self.beside(number, output)
                 if left.shape != right.shape or left.tobytes() != right.tobytes():
                     return start
         return None
@@ -239,18 +273,24 @@ class Samples:
         found = []
         for output, both in enumerate(dtypes):
             parts, done = [], 0
+            axes = self.sample_axes(output)
             for number, start in enumerate(self.starts):
-                left, right, axis = self.beside(number, output)
-                before = max(
-                    done - start, 0
-                )  # a last piece may begin with samples of the one before
-                each = left.shape[axis] // self.size if axis >= 0 else 1
-                if axis >= 0:
-                    sides = (np.moveaxis(array, axis, 0) for array in (left, right))
-                    left, right = (array[before * each :] for array in sides)
+                left, right = self.beside(number, output)
+                reads = (
+                    self.reads[output] if self.reads else np.zeros(self.whole[output].shape, bool)
+                )
+                reads = reads[self.index_of(number, output)]
+                # a last piece may begin with samples of the one before
+                before = max(done - start, 0)
+                each = left.shape[axes[0]] // self.size if axes else 1
+                if axes:
+                    sides = (np.moveaxis(array, axes[0], 0) for array in (left, right, reads))
+                    left, right, reads = (array[before * each :] for array in sides)
                 part = output_difference(left, right, both)
+                if part.apart.shape == reads.shape:
+                    part = with_window(part, reads)
                 rows = {start + before + row // each for row in part.samples}
-                if axis < 0:  # one of no sample: a piece that differs, as the one with the largest
+                if not axes:  # one of no sample: a piece that differs, as the one with the largest
                     parts = [replace(part, samples=())]  # number may give the batch's maximum
                     if part.differing:
                         break

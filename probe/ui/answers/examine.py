@@ -422,8 +422,11 @@ class Examination:
         names = ("left", "right", "filled")
         run = {name: sides.opened.recorder(getattr(sides, name)).plain for name in names}
         exact = not self.differing(1, run["filled"](), run["right"]())
-        one_size: dict[str, Any] = {"remedy": "one size", "exact": exact}
         checked = "has the bits of the other side here" if exact else "still differs here"
+        if self.walked.found.samples is not None and self.walked.window:
+            # what fills a batch up is other content than the samples that are read
+            exact, checked = False, "not the bits of the other side: its samples read each other"
+        one_size: dict[str, Any] = {"remedy": "one size", "exact": exact}
         text = f"{what} {against}, so that each call has one shape: {checked}"
         self.tell_part("fix", text, {"remedies": [dict(one_size)]})
         took = model_fixes.timed_in_turns({n: run[n] for n in ("left", "filled")}, min)

@@ -93,6 +93,10 @@ class Walked(Answer):
         """How many outputs read other inputs than the right run's at the same index."""
         return sum(output.window for output in self.found.plain)
 
+    @property
+    def _all_read_others(self) -> bool:
+        return self.window in (0, sum(output.elements for output in self.found.plain))
+
     def counts(self) -> dict[str, int]:
         counts = Counter(operation.verdict for operation in self.found.operations)
         return {name: counts[name] for name in VERDICTS if counts[name]}
@@ -281,7 +285,9 @@ class Walked(Answer):
             weights = [str(each) for each in self.found.weights if apart or not each.convention]
             weights = weights or [self.found.other_weights] * bool(self.found.other_weights)
             numbers = self.found.other_numbers if self.verdict == "differs" else ""
-            reads = "; ".join(filter(None, (numbers, self._elsewhere())))
+            # where all read others, the operation from which on is the answer
+            elsewhere = "" if self._depends() and self._all_read_others else self._elsewhere()
+            reads = "; ".join(filter(None, (numbers, elsewhere)))
             why = "; ".join(weights) or self._windows_apart() or reads or self._no_source()
             return why, self.outcome()
         causes = self.found.causes.values()
@@ -319,7 +325,7 @@ class Walked(Answer):
             return ""
         verb = "reads" if self.window == 1 else "read"
         what = f" of {counted(sum(output.elements for output in self.found.plain), 'output')}"
-        first = next((op for op in self.found.operations if op.cause == "window"), None)
+        first = next((op for op in self.found.operations if op.cause == "window"), self._depends())
         start = "" if first is None else f"; from {operation_text(first)} on"
         return f"window: {self.window:,}{what} {verb} different inputs{start}"
 
@@ -388,7 +394,8 @@ class Walked(Answer):
             if self._depends() is None:
                 return NOT_KNOWN
             some = "samples in the batch" if self.found.samples else "inputs"
-            return f"no output has to agree; only the same {some} give the same bits"
+            nothing = "no output has to agree; " if self._all_read_others else ""
+            return f"{nothing}only the same {some} give the same bits"
         if not differing:
             more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
             every = f"all {compared:,} outputs that must agree do"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from probe.diff.apart import (
 )
 from probe.diff.folder import MOST, begin_recording, size_of_values, write_recording
 from probe.diff.folder import read_recording as read_folder
-from probe.diff.repeated import is_mask, other_content
+from probe.diff.repeated import contents, differing, is_mask, other_content
 from probe.diff.running import Matches, by_running
 from probe.diff.walk import compare_and_explain, walk
 from probe.diff.watched import watched
@@ -197,6 +198,9 @@ class TwoSides:
             samples.starts.append(start)
         if start := samples.first_apart() or 0:
             part = first_entries(whole, along, self.at, start=start)
+        if samples.first_apart() is not None:
+            tell("asking which samples read others")
+            samples.reads = _reads_of_others(samples, together, whole, along)
         return samples, (part, whole)
 
     def question(self, model: str, where: tuple[Target, Target] | None) -> ComparisonQuestion:
@@ -225,6 +229,32 @@ class TwoSides:
         words = "".join(f", {name}={v!r}" for name, v in options.items() if v is not None)
         call = f"found = probe.network({model.name!r}{words})"
         return {**script, "whole": ["import probe", "", call, "print(found)"]}
+
+
+def _reads_of_others(
+    samples: Samples, together: Plain, whole: Arrays, along: Mapping[str, int]
+) -> list[np.ndarray]:
+    """Which elements of a batch's outputs change as samples do that their own piece has not: bool,
+    of the outputs' shapes. Empty: the batch doesn't run with other content, or time is over."""
+    reads = [np.zeros(output.shape, bool) for output in samples.whole]
+    for changed, kept in samples.others():
+        where = {name: np.zeros(array.shape, bool) for name, array in whole.items()}
+        for name, axis in along.items():
+            where[name] |= changed.reshape(-1, *(1,) * (where[name].ndim - axis - 1))
+        for other in islice(contents(whole, where), 2):  # large ones of either sign
+            try:
+                outputs = foreign(together, other)
+            except (Foreign, ProbeError):
+                return []
+            if budget.spent() or [y.shape for y in outputs] != [y.shape for y in samples.whole]:
+                return []
+            for number, (mark, before) in enumerate(zip(reads, samples.whole, strict=True)):
+                apart = differing(before, outputs[number], str(before.dtype))
+                for axis in samples.sample_axes(number):
+                    each = before.shape[axis] // samples.count
+                    apart &= np.repeat(kept, each).reshape(-1, *(1,) * (before.ndim - axis - 1))
+                mark |= apart
+    return reads
 
 
 def two_runs(

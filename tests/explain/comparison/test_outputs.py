@@ -141,6 +141,31 @@ def test_the_samples_that_were_not_run_are_not_counted_as_compared():
     assert samples.compared == 2 and (found.elements, found.differing) == (12, 0)
 
 
+@pytest.mark.parametrize(("count", "size"), [(8, 1), (7, 2), (5, 3), (64, 1), (2, 1), (3, 3)])
+def test_each_two_pieces_are_changed_apart_and_none_with_its_own(count, size):
+    starts = starts_of_pieces(count, size)
+    samples = Samples(size, count, starts, [], [])
+    pairs = list(samples.others())
+    pieces = [set(range(start, start + size)) for start in starts]
+    first = [next(piece for piece in pieces if row in piece) for row in range(count)]
+    for row, own in enumerate(first):
+        runs = [changed for changed, kept in pairs if kept[row]]
+        assert not any(changed[sorted(own)].any() for changed in runs)
+        assert all(any(run[other] for run in runs) for other in set(range(count)) - own)
+    assert len(pairs) <= 8
+
+
+def test_what_reads_the_other_samples_is_window_wherever_it_stands():
+    """Of a running sum over the batch the first sample alone reads itself: the others were counted
+    as its rounding."""
+    x = np.float32([[1], [2], [3]])
+    pieces = [[x[n : n + 1]] for n in range(3)]
+    reads = [np.array([[False], [True], [True]])]
+    samples = Samples(1, 3, [0, 1, 2], pieces, [np.cumsum(x, 0, dtype="f4")], reads)
+    (found,) = samples.differences([FLOAT])
+    assert (found.differing, found.window, found.window_apart) == (2, 2, 2)
+
+
 @pytest.mark.parametrize("scale", [1.0, 2.0**-20])
 def test_the_largest_channels_and_signs_that_two_runs_take_differently_are_counted(scale):
     fixed = np.array([[8, 7, 6, 5, 4, 3, 1], [-8, 7, 6, 5, 4, 2, 0.5]], np.float32)

@@ -295,3 +295,22 @@ def test_where_the_outputs_agree_the_next_question_is_offered(module, capsys):
         printed = capsys.readouterr().out
         assert "0 of 12 outputs differ" in printed and "0 of 0" not in printed
         assert f"next: probe {first}" in printed
+
+
+@pytest.mark.parametrize("shift", [1, 2, 3])
+def test_samples_that_read_each_other_are_no_rounding_and_no_size_fixes_them(shift):
+    """The first sample's difference was rounding, and all eight were called so."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(3)
+
+    class Neighbours(torch.nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)
+            return torch.tanh(y + torch.roll(y, shift, 0))
+
+    model, x = Neighbours(24, 24).eval(), torch.randn(8, 24)
+    found = probe.examine(model, x, time="60s", progress=lambda _: None).to_json()
+    assert found["comparison"]["window"] == 192
+    assert found["comparison"]["classes"]["explained rounding"] == 0
+    (fix, *_) = (part for part in found["parts"] if part["part"] == "fix")
+    assert "its samples read each other" in fix["text"]
