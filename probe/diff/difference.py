@@ -466,7 +466,9 @@ def compare_runs(match: RunningMatch) -> Difference:
             otherwise = region.argued
             if otherwise is None and region.verdict == "source":  # of the same operands
                 otherwise = differing_arguments(left, right, *ends)
-            if otherwise is None and region.verdict == "carried":
+            # steps of a longer series cross as well, and then no output that must agree differs
+            crossed = region.verdict == "carried" and any(pair.differing for pair in outputs)
+            if otherwise is None and crossed:
                 otherwise = _other_operands(match, region)
         elif all(pair.equal for pair in region.reads):
             inside = zip(runs, region.inside, strict=True)

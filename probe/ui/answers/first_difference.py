@@ -391,7 +391,7 @@ class Walked(Answer):
             hollow = outputs and all(output.hollow for output in outputs)
             if hollow:
                 return "the outputs have no elements"
-            if self._depends() is None:
+            if self._depends() is None and not (self.window and self._all_read_others):
                 return NOT_KNOWN
             some = "samples in the batch" if self.found.samples else "inputs"
             nothing = "no output has to agree; " if self._all_read_others else ""

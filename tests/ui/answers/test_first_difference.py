@@ -194,6 +194,24 @@ def test_a_scale_of_the_whole_batch_is_named_and_no_rounding():
     assert walked.classes["explained rounding"] == 0
 
 
+def test_steps_of_a_longer_series_backwards_are_window_and_no_exchanged_operand():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(4)
+    x, w, u = torch.randn(3, 6, 4), torch.randn(4, 5), torch.randn(5, 5)
+
+    def backwards(x):
+        state, states = torch.zeros(3, 5), []
+        for step in reversed(x.unbind(1)):
+            state = torch.tanh(step @ w + state @ u)
+            states.append(state)
+        return torch.stack(states[::-1], 1)
+
+    walked = probe.first_difference(lambda: backwards(x[:, :4]), lambda: backwards(x))
+    assert walked.window == 60 and walked.found.first is None
+    assert walked.ending()[0].startswith("window: 60 of 60 outputs")
+    assert walked.ending()[1].startswith("no output has to agree")
+
+
 def test_outputs_that_read_the_other_samples_are_no_rounding_though_a_source_before_them_is():
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
