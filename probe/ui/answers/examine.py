@@ -22,6 +22,7 @@ from probe.case.floats import rounded_text
 from probe.diff import layers
 from probe.diff.alone import unequal_bits
 from probe.diff.difference import Region
+from probe.diff.repeated import is_mask
 from probe.diff.source import find_cause
 from probe.record.inputs import varied_axes
 from probe.record.subject import run_unwatched
@@ -228,8 +229,9 @@ def _one_sample(
     left, right = walked.inputs
     filled = {name: filled_up(array, right[name].shape) for name, array in left.items()}
     if walked.found.padded and walked.found.samples is None:
-        # a sample behind its mask: what a mask calls padding fills it up to its length
-        vary, filled = "length", dict(right)
+        # a sample behind its mask: what the mask hides is filled up, with zeros as users do
+        vary = "length"
+        filled |= {name: array for name, array in right.items() if is_mask(array)}
         both_sizes = [zip(left[n].shape, right[n].shape, strict=True) for n in left]
         size, whole = next((a, b) for each in both_sizes for a, b in each if a != b)
         walked.asked = replace(walked.asked, todo=ADVICE["length"])
@@ -423,9 +425,11 @@ class Examination:
         run = {name: sides.opened.recorder(getattr(sides, name)).plain for name in names}
         exact = not self.differing(1, run["filled"](), run["right"]())
         checked = "has the bits of the other side here" if exact else "still differs here"
-        if self.walked.found.samples is not None and self.walked.window:
-            # what fills a batch up is other content than the samples that are read
+        # what fills an input up is other content than what is read on the other side
+        if self.walked.window and self.walked.found.samples is not None:
             exact, checked = False, "not the bits of the other side: its samples read each other"
+        elif not any(output.compared for output in self.walked.found.outputs):
+            exact, checked = False, "not the bits of the other side: all outputs read what fills it"
         one_size: dict[str, Any] = {"remedy": "one size", "exact": exact}
         text = f"{what} {against}, so that each call has one shape: {checked}"
         self.tell_part("fix", text, {"remedies": [dict(one_size)]})
