@@ -290,7 +290,7 @@ def test_interpreters_whose_path_has_a_space_run_both_sides(tmp_path, monkeypatc
 
     native = Runtime((str(python),))
     emulated = Runtime(("qemu", *native.command))
-    monkeypatch.setattr(proof, "_runtime", lambda t: emulated if t == targets[1] else native)
+    monkeypatch.setattr(proof, "runtime_of", lambda t: emulated if t == targets[1] else native)
     words, _ = proof.command(path, targets)
     assert [shlex.split(side) for side in words[2:]] == [[*native.command], [*emulated.command]]
 
