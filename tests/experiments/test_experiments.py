@@ -40,7 +40,7 @@ def test_a_quick_run_stores_what_it_measured(quick):
     found = load(store)
     assert found.machines == [machine.label()]
     assert set(found.runs.experiment) == {name} and found.failures.empty
-    assert len(found.measurements if name == "overhead" else found.comparisons) > 10
+    assert len(found.measurements if name == "overhead" else found.comparisons) >= 8
 
 
 @each_of(SWEEPS)

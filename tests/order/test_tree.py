@@ -373,3 +373,22 @@ def test_deep_and_wide_trees_stay_short():
         leaf += 3
     for tree in (Tree.from_nodes(nodes), Tree.sequential([BIAS, *range(4608)])):
         assert len(short_formula(tree)) <= 300
+
+
+def test_sums_of_three_within_each_other_end_in_dots():
+    """Without an end of the brackets a thousand levels were more than Python's stack has."""
+    nodes, leaf = [(0, 1, 2)], 3
+    for _ in range(1500):
+        nodes.append((leaf, leaf + 1, ~(len(nodes) - 1)))
+        leaf += 2
+    count = len(nodes)
+    moved = [tuple(c + leaf if c >= 0 else c - count for c in node) for node in nodes]
+    tree = Tree.from_nodes([*nodes, *moved, (~(count - 1), ~(2 * count - 1))])
+    text = short_formula(tree)
+    assert text.startswith("{{{{") and "...}" in text
+
+
+def test_a_drawing_joins_the_rows_between_two_sums():
+    nodes = [(0, 1), (2, 3), (-1, -2), (-3, 4)]
+    lines = ["p0 ─┐", "p1 ─┴─┐", "p2 ─┐ │", "p3 ─┴─┴─┐", "p4 ─────┴─"]
+    assert drawing(Tree.from_nodes(nodes)) == lines

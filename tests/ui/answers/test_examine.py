@@ -75,7 +75,7 @@ def test_the_parts_come_in_order_and_each_is_told_at_once(tmp_path):
     # the report of a model's layer is that of a case, and says where it came from
     assert "order.png" in found.text("report") and "no case" not in found.text("report")
     report = (tmp_path / "report" / "report.md").read_text()
-    assert f"nn.Linear({x.shape[1]}, 64)" in report and "gives the bits of both runs" in report
+    assert f"nn.Linear({x.shape[1]}, 64)" in report and "on generated operands" in report
     assert "The finding it came from" in report and "documentation says" in report
     told = json.loads((tmp_path / "report" / "machine.json").read_text())
     assert told["case"]["op"] == "dense" and told["bits"] and "model" in told
