@@ -27,6 +27,7 @@ import numpy as np
 from probe.case import floats, ulp
 from probe.case.errors import Foreign, ProbeError, foreign
 from probe.diff.difference import NAMES, Difference, Pair, Region, measure_pair
+from probe.diff.repeated import is_mask
 from probe.diff.sums import OperationSum, SumSession, sum_of
 from probe.explain import comparison
 from probe.explain.comparison import Comparison, OutputPairs, Revealer
@@ -160,7 +161,8 @@ class Alone:
         it computes something else than was said, or reads more. Two runs.
 
         All such numbers are made larger by a quarter, but zeros, which add nothing; and they are
-        the ``other`` side's, or zeros, which shows what saturates with either.
+        the ``other`` side's, or zeros, which shows what saturates with either. A mask stays: zeros
+        in the place of -inf would show what it hides.
         """
         larger, exchanged, changed = list(self.reads), list(self.reads), False
         at = {number: place for place, number in enumerate(other.operation.reads)}
@@ -176,7 +178,9 @@ class Alone:
                 larger[number] = np.where(rest, more, array)
                 there = other.reads[at[(pair.left, pair.right)[other.place]]]
                 alike = (there.shape, there.dtype) == (array.shape, array.dtype)
-                exchanged[number] = np.where(rest, there if alike else 0, array).astype(array.dtype)
+                if not is_mask(array):
+                    other_side = there if alike else 0
+                    exchanged[number] = np.where(rest, other_side, array).astype(array.dtype)
                 changed = True
         results = (self.rerun(operands) for operands in (larger, exchanged) if changed)
         return any(not equal_bits(outputs, self.outputs, self.value.dtype) for outputs in results)

@@ -267,3 +267,29 @@ def test_a_weight_transposed_by_mistake_is_no_rounding_though_its_numbers_are_th
     assert found.finding and found.found.first is None
     assert found.classes["explained rounding"] == 0 == found.found.rounding.explained
     assert "weights permuted" in found.lines()[1] and "transpose" in found.lines()[1]
+
+
+def test_what_a_mask_hides_is_not_read_more_where_one_operation_is_run_alone():
+    """Zeros stood in the place of a mask's infinities: attention read what it hid, and its
+    difference was no source."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(64, 4, batch_first=True).eval()
+
+    def attended(x, hidden):
+        x, hidden = torch.as_tensor(x), torch.as_tensor(hidden)
+        return layer(x, x, x, key_padding_mask=hidden, need_weights=False)[0]
+
+    x = np.random.default_rng(0).standard_normal((8, 40, 64)).astype("f4")
+    hidden = np.zeros((8, 40), bool)
+    x[:, 7:], hidden[:, 7:] = 0, True
+    with torch.no_grad():
+        words = {
+            "inputs": {"x": x, "hidden": hidden},
+            "vary": "x:1,hidden:1",
+            "at": 7,
+            "against": 40,
+        }
+        found = probe.network(attended, **words).found
+    assert not any("not expected to read" in op.note for op in found.operations)
+    assert found.verdict == "equal" or found.first is not None
