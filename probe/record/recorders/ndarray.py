@@ -80,7 +80,8 @@ class ArrayRecorder:
             outputs = [run.kept(output) for output in _several(result)]
         # an input may be an output as it is, beside what is computed
         known = run.gave.union(array.key for array in (*inputs, *weights.values()))
-        if outputs and known.issuperset(output.key for output in outputs):
+        keys = {output.key for output in outputs}
+        if keys & run.gave and keys <= known:
             return outputs
         why = "it returns NumPy arrays that no recorded call of NumPy on its inputs gave"
         todo = (
