@@ -15,7 +15,7 @@ from probe.case import floats
 from probe.case.case import Case
 from probe.explain.comparison import outputs_of_call
 from probe.order.masks import SessionOperator
-from probe.order.windows import as_predicted, as_windows, reveal_pool, reveal_windows
+from probe.order.windows import as_predicted, flat_pool_windows, reveal_pool, reveal_windows
 from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
 from probe.sweep.store import Store
 from probe.targets.launch import AnySession, open_session
@@ -70,7 +70,7 @@ def read(session: AnySession, case: Case) -> tuple[list[Row], list[Row]]:
     pooled, counted = None, None
     if case.pool:
         pooled = reveal_pool(session, case)
-        revealed = as_windows(case, pooled)
+        revealed = flat_pool_windows(case, pooled)
         counted = pooled.counted if case.pool == "avg" else None
     else:
         revealed = reveal_windows(SessionOperator(session, case))

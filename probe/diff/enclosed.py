@@ -1,9 +1,9 @@
 """Whether rounding can be why two runs differ: both sides' results are held against all that the
 operands of an operation allow (:mod:`probe.explain.enclosure`).
 
-Means, pools, and what is added or cut off behind a sum have the enclosure of the sum, put through
-these steps. No function has one: two results of one that are no more than ``ULPS`` units in the
-last place apart are within rounding, and of others it is unknown.
+A mean, a pool, a number added to a sum and a bound such as ReLU's have the sum's enclosure, put
+through the same steps. No function has one: two results of one that are no more than ``ULPS``
+units in the last place apart are within rounding, and of others it is unknown.
 """
 
 from __future__ import annotations

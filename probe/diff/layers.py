@@ -81,7 +81,7 @@ def _convolution_case(inner: Windows, summed: OperationSum, words: dict[str, Any
     if op not in OPERATIONS:
         raise no_case("it has more spatial axes than a case's")
     sizes = inner.kernel, inner.stride, inner.dilation
-    if transposed:  # what is cut off follows from the number of outputs
+    if transposed:  # the padding is how many outputs of the whole are cropped at each end
         plain = TransposedSizes(*sizes, ((0, 0),) * rank).outputs(summed.sizes)
         whole = zip(plain, pads, summed.index, strict=True)
         pads = tuple(

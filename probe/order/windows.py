@@ -52,7 +52,7 @@ def reveal_windows(operator: SessionOperator) -> np.ndarray:
     """
     case: Any = operator.case  # a Case: no windows are read off recorded operations
     if case.pool:
-        return as_windows(case, reveal_pool(operator.session, case))
+        return flat_pool_windows(case, reveal_pool(operator.session, case))
     largest = 1 << (floats.FORMATS[case.dtype].precision - 1)
     tiny = 2.0**-13 if case.dtype == "float16" else 2.0**-60
     predicted = as_predicted(case)
@@ -198,7 +198,7 @@ def _outputs_of_edits(
     return np.concatenate([answer["outputs"] for _, answer in session.stream(header, arrays)])
 
 
-def as_windows(case: Case, pool: PoolWindows) -> np.ndarray:
+def flat_pool_windows(case: Case, pool: PoolWindows) -> np.ndarray:
     """Returns the flat index into x that each place of a window holds, -1 for padding, as
     ``reveal_windows``.
 

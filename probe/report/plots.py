@@ -318,7 +318,7 @@ def draw_switching(measured: Thresholds) -> Figure | None:
     return figure
 
 
-def draw_mitigated(measured: Measured) -> Figure | None:
+def draw_remedy_costs(measured: Measured) -> Figure | None:
     """Draws a dot for each remedy: its cost, coloured by whether it is exact."""
     from probe.sizes import fixes
 

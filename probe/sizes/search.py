@@ -569,7 +569,7 @@ def kept_apart(
     wanted: Sequence[np.ndarray | None],
     short: bool = True,
 ) -> int:
-    """How many kept elements of a run, a ``short`` or a full one, have other bits than these."""
+    """Counts kept elements of a run, a ``short`` or a full one, whose bits differ from these."""
     return sum(
         elements_apart(output[box_index(box, short, output.ndim)], reference)
         for output, box, reference in zip(outputs, boxes, wanted, strict=True)

@@ -207,8 +207,8 @@ class Campaign(ABC, Generic[Question]):
                             for part in parts:
                                 part.session.interrupt()
                             wait(futures, HEARD)
-        except TimeOver:
-            pass  # what was asked by then counts; the rest is left out, below
+        except TimeOver:  # what was asked by then counts; the rest is left out, below
+            self._ended = True
         except KeyboardInterrupt:
             self.tally.interrupted = True
         if self.late and self.budget is not None:

@@ -21,7 +21,7 @@ from probe.order.windows import (
     NAMED,
     PoolWindows,
     as_predicted,
-    as_windows,
+    flat_pool_windows,
     reach_of_inputs,
     reached_by,
     reveal_reach,
@@ -121,7 +121,7 @@ def test_what_a_pool_reads_stands_where_its_padding_puts_it_or_in_places_left():
             own = [place for place in row.tolist() if place >= 0 and rng.random() < share]
             others = rng.permutation([n for n in range(20) if n not in row])
             held[[*own, *others[: int(rng.integers(0, 7 - len(own)))]]] = True
-        found = as_windows(case, PoolWindows(reads, np.ones(len(reads)), ""))
+        found = flat_pool_windows(case, PoolWindows(reads, np.ones(len(reads)), ""))
         assert found.shape == (2, 2 * len(reads), 6)
         for channel, entry in np.ndindex(2, 2):
             rows = found[channel, entry * len(reads) : (entry + 1) * len(reads)]

@@ -169,7 +169,7 @@ class Remedied(Answer):
         return question, advise(measured).text, "; ".join(verdicts)
 
     shown = show.remedies
-    figure = "plots", "draw_mitigated", "found"
+    figure = "plots", "draw_remedy_costs", "found"
 
 
 @typed
@@ -417,7 +417,7 @@ class Padded(Answer):
         from probe.report import plots
 
         if self.remedies is not None:
-            return plots.draw_mitigated(self.remedies)
+            return plots.draw_remedy_costs(self.remedies)
         if self.walked is not None:
             return self.walked.drawn()
         figure, (axes,) = plots.panels(1, 1, 5.0, 3.2)

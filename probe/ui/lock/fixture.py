@@ -107,7 +107,7 @@ def close_session(config: Any, session: BitsSession, tests: list[str] | None) ->
     try:
         before = {checked.check: checked.bits for checked in session.accepted}
         differing = [*before]
-        # accepted checks whose test, in a process of its own, has other bits than here; it runs
+        # accepted checks whose bits differ when their test has a process of its own; it runs
         # twice there: tests may share a state with others of the suite, or nothing repeats
         for _ in range(2):
             if differing:
