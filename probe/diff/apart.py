@@ -109,7 +109,6 @@ class Apart:
         self.model, self.where, self.trust, self.folder = model, where, trust, folder
         self.inputs: tuple[Input, ...] = ()
         self.within = model_switches(where, model)
-        self.gradients: bool | None = None  # whether the last run had them, where that is known
         self.count = 0  # of the folder's runs
         # Recordings that are held here no more: their operations hold graphs and constants
         # there. Age does not tell which ones: a full run is asked again after all shorter ones.
@@ -131,21 +130,18 @@ class Apart:
         arrays: Mapping[str, np.ndarray],
         most: int = ALL,
         what: str = "the run",
-        gradients: bool = False,
         notes: Sequence[str] = (),
     ) -> Run:
         """Records the model in the folder ``out``; returns it with operations that run there.
 
-        ``what``: what it is called in notes and errors. ``gradients``: record with gradients on.
-        ``notes``: further ones of the recording.
+        ``what``: what it is called in notes and errors. ``notes``: further ones of the recording.
         """
         number = next(self.recordings)
         more = {"out": str(out.resolve()), "most": most, "target": self.where.text, "what": what}
         more["notes"] = [*notes]
-        more |= {"gradients": gradients, "recording": number, "dropped": self.dropped[:]}
+        more |= {"recording": number, "dropped": self.dropped[:]}
         self.dropped.clear()
         header, _ = self._model("record", arrays, more)
-        self.gradients = header["gradients"]
         # of a function it is known only now
         if is_function(self.model) and not _same_recorder(header["library"], self.where.name):
             why = f"{self.model} is run by {header['library']}"
@@ -166,20 +162,18 @@ class Apart:
         """Repeats a run of these inputs that was recorded here, with other content in these places:
         all repetitions in one request, of which marks alone come back."""
         assert run.made is not None
-        more = {"out": str(run.made.folder.resolve()), "gradients": bool(self.gradients)}
-        count = len(arrays)
+        more = {"out": str(run.made.folder.resolve()), "count": len(arrays)}
         given = dict(arrays) | {f"where {name}": where[name] for name in arrays}
-        header, changed = self._model("repeat", given, {**more, "count": count})
+        header, changed = self._model("repeat", given, more)
         marks = dict(zip(header["changed"], _arrays_in_order(changed), strict=True))
         return Marks(run, marks, set(header["missing"]), header["repetitions"])
 
     def side(self, arrays: Mapping[str, np.ndarray], what: str = "the run") -> Run:
-        """Records the model with these inputs in ``folder``, with gradients where the last run had
-        them. Errors: as of ``record``."""
+        """Records the model with these inputs in ``folder``. Errors: as of ``record``."""
         assert self.folder is not None
         self.count += 1
         out = self.folder / f"run{self.count}"
-        return self.record(out, arrays, what=what, gradients=bool(self.gradients))
+        return self.record(out, arrays, what=what)
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> There:
         """Returns the run with these inputs, which ``watched`` watches here."""
@@ -218,7 +212,6 @@ class There:
 
     model: Apart | WholeFile
     arrays: Mapping[str, np.ndarray]
-    gradients: bool | None = None
     target = ""
 
     def plain(self) -> list[np.ndarray]:
@@ -226,9 +219,7 @@ class There:
 
     def watched(self, what: str) -> tuple[Run, list[str]]:
         """Returns the run, which was watched there, and what is to be said of it."""
-        self.model.gradients = self.gradients  # wanted, and then had
         run = self.model.side(self.arrays, what)
-        self.gradients = self.model.gradients
         assert run.made is not None
         return run, run.made.notes
 
@@ -495,9 +486,6 @@ class ProcessRecording(child.Worker):
         recorder = self._recorder(request, arrays)
         named = request["model"] if is_function(request["model"]) else Path(request["model"]).name
         out = Path(request["out"])
-        inner = getattr(recorder, "inner", recorder)
-        if request["gradients"]:
-            inner.gradients = True
         with begin_recording(out) as store:
             run, notes = watched(recorder, request["what"], store)
             there = replace(run, target=request["target"])
@@ -507,7 +495,6 @@ class ProcessRecording(child.Worker):
             self.operations.pop(old, None)
         every = self.operations[request["recording"]] = run.operations
         return {
-            "gradients": getattr(inner, "gradients", None),
             "library": run.target.partition(",")[0],
             "able": [op.number for op in every if op.again is not None],
         }, {}
@@ -519,12 +506,7 @@ class ProcessRecording(child.Worker):
         where = {name: given[f"where {name}"] for name in names}
         dtypes = {spec.name: spec.dtype for spec in opened.inputs if spec.dtype}
 
-        def recorder(other: Mapping[str, np.ndarray]) -> Any:
-            made = getattr(opened, "repeated", opened.recorder)(other)
-            if request["gradients"]:
-                getattr(made, "inner", made).gradients = True
-            return made
-
+        recorder = getattr(opened, "repeated", opened.recorder)
         run = read_recording(Path(request["out"]))
         marks = repeated_with_others(run, recorder, inputs, where, dtypes)
         header = {
@@ -625,7 +607,6 @@ class WholeFile:
     run it. No operation of it can be asked. Errors: TargetError."""
 
     untold = "its operations can't be asked on this target"
-    gradients: bool | None = None
 
     def __init__(self, session: Any, model: str, inputs: Any = ()) -> None:
         self.session, self.model, self.inputs = session, model, inputs

@@ -26,7 +26,7 @@ import numpy as np
 
 from probe.case import floats
 from probe.case.errors import Foreign, ProbeError, foreign
-from probe.record.contract import WEIGHT, Again, Operation, Recorder, Seen
+from probe.record.contract import WEIGHT, Operation, Recorder, Seen
 from probe.record.recording import Run, record_run
 from probe.record.store import array_digest
 from probe.targets import budget
@@ -453,7 +453,7 @@ def repeated(
         try:
             with unheard():
                 recorder = foreign(make)
-                outputs = foreign(_recorded, recorder, watch)
+                outputs = foreign(recorder.record, watch)
         except (Foreign, ProbeError):  # a model may raise what it likes at other numbers
             if not marks.repetitions:
                 marks = Marks(run)
@@ -475,14 +475,6 @@ def unheard() -> Iterator[None]:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-def _recorded(recorder: Recorder, watch: _Watch) -> list[Seen]:
-    while True:
-        try:
-            return recorder.record(watch)
-        except Again:  # it has learned on the way how to run what it runs
-            watch.at, watch.other_branch, watch.met = 0, False, set()
 
 
 def _compare_branches(marks: Marks, other: Run) -> None:

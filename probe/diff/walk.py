@@ -59,14 +59,7 @@ def walk(
         tell(f"running {what}")
         return watched(recorders[number], what)
 
-    sides = [watch(0), watch(1)]
-    inner: list[Any] = [getattr(recorder, "inner", recorder) for recorder in recorders]
-    gradients = [getattr(recorder, "gradients", None) for recorder in inner]
-    if sorted(map(str, gradients)) == ["False", "True"]:  # both run the same kernels, or neither
-        number = gradients.index(False)
-        inner[number].gradients = True
-        sides[number] = watch(number)
-    (ours, said), (theirs, more) = sides
+    (ours, said), (theirs, more) = watch(0), watch(1)
     notes = [*said, *(note for note in more if note not in said), *made_apart(ours, theirs)]
     matched = batches = folded(ours, theirs)
     if matched is not None:

@@ -60,7 +60,7 @@ def watched(
     run = record_run(recorder, store=store)
     inner: Any = getattr(recorder, "inner", recorder)
     if (plain := getattr(inner, "already", None)) is not None:
-        inner.already = None  # it says nothing of runs with gradients, say
+        inner.already = None
     else:
         plain = _plain_digests(recorder, run, FILLS[1])
     _soil(run, FILLS[0])

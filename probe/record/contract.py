@@ -124,10 +124,6 @@ def address_lines(names: Sequence[str], addresses: Sequence[int | None]) -> list
 Visit = Callable[[Operation], None]
 
 
-class Again(Exception):
-    """A recorder's first recording has to be begun again: it now knows how to run what it runs."""
-
-
 class Recorder(Protocol):
     """Something that can be run again and again: a function, or a model file with its inputs.
 

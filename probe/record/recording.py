@@ -22,7 +22,7 @@ import numpy as np
 from probe.case import floats
 from probe.case.errors import InputError, Nondeterministic, printable
 from probe.order.semantics import Meaning, Moves, Step, Steps, Unknown, of_complex
-from probe.record.contract import Again, Operation, Recorder, Seen
+from probe.record.contract import Operation, Recorder, Seen
 from probe.record.store import ProcessStore, RunStore, array_digest
 from probe.sweep.printing import counted
 
@@ -283,11 +283,7 @@ def record_run(recorder: Recorder, keep: bool = True, store: RunStore | None = N
     ``store``: where, in one of its own if not given."""
     store = (store or ProcessStore()) if keep else None
     watch = _Recorded(store)
-    try:
-        outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
-    # the recorder has learned on the way how to run what it runs
-    except Again:
-        return record_run(recorder, keep, store)
+    outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
     # its target and note are known by now
     return Run(
         *(recorder.target, recorder.note, watch.values, watch.operations, outputs, watch.store),

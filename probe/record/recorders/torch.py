@@ -22,7 +22,7 @@ import torch
 
 from probe.case.errors import InputError
 from probe.order.semantics import Several, Unknown
-from probe.record.contract import Again, Input, Operation, Said, Seen, Visit
+from probe.record.contract import Input, Operation, Said, Seen, Visit
 from probe.record.recorders.torch_calls import (
     RanCall,
     aten_call,
@@ -48,23 +48,20 @@ from probe.record.recording import array_digest
 from probe.targets.trust import check_pickle
 
 COMPILED = "compiled functions are one operation each"
-GRADIENTS = "it is recorded with gradients, as it was called: torch.no_grad() gives different bits"
 
 
 class TorchRecorder:
     """A function of no arguments that computes with PyTorch.
 
-    Gradients are off, as in inference, unless the function itself asks for some: then they are on,
-    and what ``backward`` runs is watched too. They are on too where they change the bits of what
-    was called with gradients: PyTorch runs other kernels of LSTM and attention for training.
+    Gradients are on where they are on for whoever makes the recorder, as PyTorch runs other kernels
+    of LSTM and attention for training. What ``backward`` runs is watched too.
     """
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
         self.target = f"torch,threads={torch.get_num_threads()}"
         self.note = ""
-        self.gradients = False
-        self.expected: list[str] | None = None
+        self.gradients = torch.is_grad_enabled()
         self.said: dict[Hashable, tuple[str, Said]] = {}
         self.several = False  # whether its operations ran on several numbers of threads
 
@@ -78,39 +75,12 @@ class TorchRecorder:
         with torch.set_grad_enabled(self.gradients):
             return [np.array(array(output)) for output in tensors(self.function(), beside=True)]
 
-    def ran(self, outputs: Any) -> None:
-        """Takes the outputs of a run as it was called, with gradients where the caller has them."""
-        if torch.is_grad_enabled():
-            self.expected = _digests(outputs)
-
-    def _other_bits(self, outputs: Any) -> bool:
-        """Returns whether gradients alone decide: without them, it never gives the bits of a call
-        with them, and these repeat. Costs two runs, and only where the recorded bits differ."""
-        expected, self.expected = self.expected, None
-        if self.gradients or expected in (None, _digests(outputs)):
-            return False
-        if [array_digest(output) for output in self.plain()] == expected:
-            return False
-        with torch.enable_grad():
-            return _digests(self.function()) == expected
-
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs it, and calls ``visit`` behind each operation. Returns its outputs. Again: it asked
-        for gradients, and they are on from now on."""
+        """Runs it, and calls ``visit`` behind each operation. Returns its outputs."""
         mode = _Mode(self, visit)
         compiled = compiled_as_one(mode.compiled)
-        try:
-            with torch.set_grad_enabled(self.gradients), compiled as mode.compiling, mode:
-                result = self.function()
-        except RuntimeError as error:
-            if self.gradients or "does not require grad" not in str(error):
-                raise
-            self.gradients = True
-            raise Again from error
-        if self._other_bits(result):
-            self.gradients = True
-            self.note = "; ".join(filter(None, (self.note, GRADIENTS)))
-            raise Again
+        with torch.set_grad_enabled(self.gradients), compiled as mode.compiling, mode:
+            result = self.function()
         # A function may set the threads for a part of what it does, and set them back: what counts
         # is on how many its operations ran.
         self.several = len(mode.threads) > 1
@@ -120,10 +90,6 @@ class TorchRecorder:
             self.note = "; ".join(filter(None, (self.note, COMPILED)))
         read, place = mode.values.read, mode.values.place
         return [read(output, place(output), "") for output in tensors(result, beside=True)]
-
-
-def _digests(outputs: Any) -> list[str]:
-    return [array_digest(array(output)) for output in tensors(outputs, beside=True)]
 
 
 IMPORTS = ("import torch",)
@@ -362,7 +328,7 @@ class OpenedTorch:
         stateful = any(run != runs[0] for run in runs)
         model = self.model
         recorder = TorchRecorder(lambda: call(copy.deepcopy(model) if stateful else model))
-        recorder.note = STATE if stateful else ""
+        recorder.note, recorder.gradients = STATE if stateful else "", False
         return recorder
 
     def _argument(self, own: Input, values: np.ndarray) -> Any:

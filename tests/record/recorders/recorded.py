@@ -14,7 +14,6 @@ from probe.diff.enclosed import divisors_of
 from probe.diff.sums import sum_of
 from probe.order import window
 from probe.order.semantics import Each, Meaning, Moves, Passes, Reshapes, Same, Turns, Unknown
-from probe.record.contract import Again
 
 Event = tuple[Any, list[np.ndarray], list[np.ndarray]]
 
@@ -45,19 +44,8 @@ def events(recorder: Any) -> list[Event]:
         arrays.update({seen.key: np.array(seen.array(), order="C") for seen in event.gives})
         every.append((event, reads, [arrays[seen.key] for seen in event.gives]))
 
-    recorded(recorder, noted, every)
+    recorder.record(noted)
     return every
-
-
-def recorded(recorder: Any, visit: Callable[[Any], None], every: list[Any]) -> list[Any]:
-    """Records until the recorder knows how to run what it runs. Returns the outputs; ``every``:
-    what ``visit`` has put together, which is to begin anew then."""
-    while True:
-        every.clear()
-        try:
-            return recorder.record(visit)  # type: ignore[no-any-return]
-        except Again:
-            continue
 
 
 def said(run: Any) -> list[Any]:
