@@ -127,9 +127,9 @@ def test_a_function_is_run_three_times_a_side_there_too(nets: Any) -> None:
     more = {"vary": "batch", "at": 1, "against": 8, "shapes": {"x": (8, 64)}}
     found = probe.network("given_nets:counted", **more, against_target="torch")
     runs = Counter((nets / "runs.txt").read_text().split())
-    # each of 8 samples alone and the batch, unwatched; where they differ, which samples read others:
-    # five changes of samples with two contents each; then both sides three times, and the batch with
-    # four other contents in what one sample lacks
+    # each of 8 samples alone and the batch, unwatched; where they differ, which samples read
+    # others: five changes of samples with two contents each; then both sides three times, and the
+    # batch with four other contents in what one sample lacks
     assert found.verdict in ("equal", "differs"), runs
     asked = 5 * 2 if found.verdict == "differs" else 0
     assert runs["1"] <= 8 + 3 and runs["8"] <= 1 + asked + 3 + 4, runs
