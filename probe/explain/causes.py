@@ -1,14 +1,13 @@
 """Finds the cause of every difference in a store; each order is revealed once for all lengths.
 
 Reads ``comparisons`` that have differences, runs both sides again, reveals and replays the outputs
-that differ, and adds ``reveals``, ``orders``, ``roundings``, ``causes`` and ``accuracies`` to the
-store. What is explained already is not repeated, so the command may be stopped and continued.
+that differ, and adds ``reveals``, ``orders``, ``roundings`` and ``causes`` to the store. What is
+explained already is not repeated, so the command may be stopped and continued.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -19,7 +18,6 @@ import numpy as np
 
 from probe.case.case import Case
 from probe.case.errors import StoreError, TargetError
-from probe.case.schema import NULL_INT
 from probe.explain.comparison import (
     CaseRun,
     ComparedShapes,
@@ -39,9 +37,6 @@ from probe.targets.target import Target
 # The columns of ``parquet.PAIR``, targets first: starting one takes seconds, and serves all of its
 # cases.
 ORDER = ["target", "run_id", "case_id", "vary", "against", "at"]
-
-# Differing outputs of a comparison whose accuracy is stored: a sweep has millions.
-KEPT = 500
 
 
 @dataclass(frozen=True)
@@ -86,7 +81,7 @@ class CauseRows:
         self.rows.setdefault("roundings", []).extend(summation.rounding_row() for summation in mine)
 
     def judge(self, job: Job, value: int, comparison: Comparison) -> None:
-        """Keeps rows of ``causes`` and ``accuracies`` for one comparison."""
+        """Keeps rows of ``causes`` for one comparison."""
         causes, both = np.array(comparison.cause, object), comparison.proved(comparison.differing)
         places, beyond = comparison.pairs.left[comparison.differing], comparison.out_of_bounds
         for cause in sorted(comparison.causes):
@@ -98,13 +93,6 @@ class CauseRows:
             self.rows.setdefault("causes", []).append(job.place(value) | row)
             self.causes[cause] += outputs
             self.replayed += replayed
-        place = job.place(value) | {"against": job.against}
-        columns = {name: each.tolist() for name, each in comparison.accuracies(KEPT).items()}
-        rows, nothing = self.rows.setdefault("accuracies", []), (NULL_INT, math.inf)
-        for numbers in zip(*columns.values(), strict=True):
-            # of NaN and these the store has no value
-            values = (None if n in nothing or n != n else n for n in numbers)
-            rows.append(place | dict(zip(columns, values, strict=True)))
 
 
 @dataclass

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 
@@ -105,7 +104,7 @@ class Enclosure:
     rounded. ``overflow``: whether some order may overflow, which gives an infinity or NaN.
     ``sure``: NaN or an infinity where the operands settle that the result is this one; 0 where they
     don't. ``flushed``: what subnormal operands and results that become zero may add to the
-    distance. ``sizes``: the sum of magnitudes of the products.
+    distance.
     """
 
     dtype: str
@@ -115,7 +114,6 @@ class Enclosure:
     overflow: np.ndarray
     sure: np.ndarray
     flushed: np.ndarray
-    sizes: np.ndarray
 
     @property
     def radius(self) -> np.ndarray:
@@ -164,23 +162,6 @@ class Enclosure:
             ends.append(end if bounds[1] is None else np.minimum(end, most))
         return replace(self, low=ends[0], exact=ends[1], high=ends[2])
 
-    @property
-    def condition(self) -> np.ndarray:
-        """Returns the condition number of each sum, sum |x w| / |sum x w|: by how much relative
-        errors of the products may grow. Infinite where the exact sum is zero."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return self.sizes / np.abs(self.exact)
-
-    def ulps(self, values: np.ndarray) -> np.ndarray:
-        """Returns how far results are from the exact ones, in units in the last place of these; NaN
-        where there is no number."""
-        y, form = floats.widen(values, self.dtype), floats.format_of(self.dtype)
-        _, power = np.frexp(self.exact)
-        unit = np.ldexp(1.0, np.maximum(power - form.precision, form.emin - form.precision + 1))
-        with np.errstate(invalid="ignore"):
-            units = np.abs((y - self.exact) / unit)
-        return np.where(np.isfinite(y) & (self.sure == 0), units, np.nan)
-
     def distance(self, values: np.ndarray) -> np.ndarray:
         """Returns how far results are from the exact ones, in units of ``radius``; NaN where there
         is no number."""
@@ -189,83 +170,6 @@ class Enclosure:
             apart = np.abs(y - self.exact)
             radii = np.where(apart == 0, 0.0, apart / self.radius)
         return np.where(np.isfinite(y) & (self.sure == 0), radii, np.nan)
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """How far both sides' results are from the exact ones: arrays of one element an output, NaN
-    where there is no number.
-
-    ``ulps``, ``bounds``: of the left and of the right side, in units in the last place of the exact
-    result, and in units of what rounding can do at the most (``Enclosure.radius``). ``sums``: the
-    enclosure of the exact sums.
-    """
-
-    ulps: tuple[np.ndarray, np.ndarray]
-    bounds: tuple[np.ndarray, np.ndarray]
-    sums: Enclosure
-
-    @classmethod
-    def of(cls, sums: Enclosure, left: np.ndarray, right: np.ndarray) -> Accuracy:
-        """Holds both sides' results (container) against the exact sums of the same products."""
-        ulps, bounds = ((way(left), way(right)) for way in (sums.ulps, sums.distance))
-        return cls(ulps, bounds, sums)
-
-    def columns(self) -> dict[str, np.ndarray]:
-        """Returns columns of the table ``accuracies``; NaN where there is no number."""
-        sums = self.sums
-        known = np.isfinite(sums.exact) & (sums.sure == 0)
-        columns = {
-            "exact": sums.exact,
-            "sizes": sums.sizes,
-            "condition": sums.condition,
-            "bound": sums.radius,
-        }
-        columns |= {"error_at": self.ulps[0], "error_against": self.ulps[1]}
-        columns |= {"used_at": self.bounds[0], "used_against": self.bounds[1]}
-        return {
-            name: np.where(known & np.isfinite(column), column, np.nan)
-            for name, column in columns.items()
-        }
-
-    def to_json(self) -> dict[str, object] | None:
-        """Returns what ``accuracy`` of the command's JSON has; None where no output has numbers.
-
-        ``closer``: at how many outputs a side is closer to the exact result.
-        """
-        known = np.isfinite(self.ulps[0]) & np.isfinite(self.ulps[1])
-        if not known.any():
-            return None
-        both = [side[known] for side in self.ulps]
-        closer = (both[0] < both[1]).sum(), (both[1] < both[0]).sum()
-        condition = self.sums.condition[known]
-        answer: dict[str, object] = {"outputs": int(known.sum())}
-        for name, ulps, bounds, count in zip(
-            ("left", "right"), both, self.bounds, closer, strict=True
-        ):
-            answer[name] = {
-                "closer": int(count),
-                "median_ulp": float(np.median(ulps)),
-                "max_ulp": float(ulps.max()),
-                "max_bound": float(bounds[known].max()),
-            }
-        middle = float(np.median(condition))
-        return answer | {"condition": middle if np.isfinite(middle) else None}
-
-    @property
-    def words(self) -> str:
-        """Returns which side is the more accurate in a sentence; empty where it isn't known."""
-        facts: Any = self.to_json()
-        if facts is None:
-            return ""
-        left, right = facts["left"], facts["right"]
-        text = floats.rounded_text
-        far = f"off by up to {text(left['max_ulp'])} and {text(right['max_ulp'])} ulp"
-        bound = f"{text(left['max_bound'])} and {text(right['max_bound'])} of what rounding can do"
-        return (
-            f"closer to the exact result: the left at {left['closer']:,} of {facts['outputs']:,} "
-            f"outputs, the right at {right['closer']:,}; {far} ({bound})"
-        )
 
 
 # Products that are worked on at once: arrays of 16 MiB.
@@ -347,7 +251,7 @@ def of_sums(x: np.ndarray, w: np.ndarray, dtype: str, bias: np.ndarray | None = 
     tiny = floats.flushed_below(dtype)
     small = ((np.abs(x) < tiny) | (np.abs(w) < tiny)) & np.isfinite(finite[: len(x)])
     flushed = np.where(small, np.abs(finite[: len(x)]), 0).sum(axis=0) + 2 * (summands + 1) * tiny
-    return Enclosure(dtype, low, high, exact, overflow | lost, sure, flushed, up + down)
+    return Enclosure(dtype, low, high, exact, overflow | lost, sure, flushed)
 
 
 def error_bound(sizes: Doubles, most: Doubles, count: int, dtype: str) -> Doubles:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
-
-import numpy as np
 import pytest
 
 from probe import load
-from probe.case import operands
 from probe.case.case import Case
 from probe.case.errors import StoreError
 from probe.explain.causes import explain_store
 from probe.sweep.bits import sweep_cases
-from probe.sweep.store import Store, parquet
+from probe.sweep.store import Store
 from probe.targets import machine
 from probe.targets.target import Target
 
@@ -57,36 +52,6 @@ def test_ranges_say_which_outputs(store):
     for row in stored.causes.itertuples():
         starts, stops = row.ranges[::2], row.ranges[1::2]
         assert sum(stops) - sum(starts) == row.outputs
-
-
-def test_both_sides_are_held_against_the_exact_sums(store):
-    """In fractions, from the bits that are stored and the case's own operands."""
-    stored = load(store[0])
-    rows = stored.accuracies.merge(stored.differences, on=[*parquet.PAIR, "index"])
-    assert len(rows) == stored.comparisons.differing.sum() > 0
-    cases = {row.case_id: Case.from_json(row.json) for row in stored.cases.itertuples()}
-    for row in rows.itertuples():
-        case = cases[row.case_id].with_(length=row.against)
-        x, w, _ = operands.generate(case)
-        window = x[0, row.position : row.position + 3].reshape(-1)
-        pairs = zip(window.tolist(), w[..., row.channel].reshape(-1).tolist(), strict=True)
-        terms = [Fraction(a) * Fraction(b) for a, b in pairs]
-        exact, sizes = sum(terms), sum(map(abs, terms))
-        assert row.exact == pytest.approx(float(exact), rel=1e-14, abs=float(sizes) * 1e-14)
-        assert row.sizes == pytest.approx(float(sizes))
-        assert row.condition == pytest.approx(float(sizes / abs(exact)), rel=1e-9)
-        near = 60 * 2.0**-29 * row.condition  # ulps: the exact sum is float64's
-        for name in ("at", "against"):
-            bits = np.uint32(getattr(row, f"bits_{name}"))
-            far = abs(Fraction(float(bits.view(np.float32))) - exact)
-            unit = Fraction(2) ** (math.frexp(float(exact))[1] - 24)
-            assert getattr(row, f"error_{name}") == pytest.approx(float(far / unit), abs=near)
-            assert getattr(row, f"used_{name}") == pytest.approx(float(far) / row.bound, abs=1e-6)
-            assert getattr(row, f"used_{name}") <= 1 and row.verdict == "explained"
-    assert set(stored.causes.beyond) == {0}
-    depths = stored.orders.set_index("order_id").depth[stored.reveals.order_id]
-    assert {*rows.depth_at, *rows.depth_against} <= set(depths)
-    assert (rows.depth_at != rows.depth_against).all()
 
 
 def test_nothing_is_explained_twice_and_all_is_counted(store):

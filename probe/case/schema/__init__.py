@@ -34,8 +34,7 @@ HISTORY: dict[int, str] = {
     5: "The invariant mode: `invariances`.",
     6: "Answers held against the truth: `planted` causes of functions, `promises` of thresholds.",
     7: "Bugs told from rounding: `verdicts`.",
-    8: "How accurate each side is: `accuracies`. Whether rounding can be why, in columns of "
-    "`trials`, `walks` and `sources`; `causes.beyond`.",
+    8: "Whether rounding can be why: in columns of `trials`, `walks`, `sources`; `causes.beyond`.",
     9: "`reveals.sets`, `promises.sets`; `certified` is no longer written.",
     10: "Models in pieces: `schedules`.",
 }

@@ -652,30 +652,6 @@ right      flag  whether the answer is what was planted, predicted or called; nu
                  `reason`
 reason     text! why nothing was compared; null: it was
 seconds    float time for this row [s]
-
-## accuracies @8
-One row per differing output that was explained, of many evenly taken ones: how far each side is
-from the exact result, and what rounding can do at the most.
-
-{PAIR}
-*index        int   flat index into the left output, as in `differences`
-verdict       text  `explained`, `within`, `beyond` or `unknown`: can rounding give it
-exact         float the exact sum of the same products, rounded; null: no number
-sizes         float sum of |x w| of the products and the bias [1]
-condition     float sum |x w| / |sum x w| [1]; null: the exact sum is zero
-bound         float how far from `exact` rounding can lead at the most, in any order
-depth_at      int   most additions on the way of a product of the left sum [additions]; null: its
-                    order is not known
-error_at      float distance of the left result from the exact one, in ulps of that [ulp]; null: no
-                    number
-used_at       float the same in units of `bound`; above 1 the left result is no rounding [1]; null:
-                    no number
-depth_against int   most additions on the way of a product of the right sum [additions]; null: its
-                    order is not known
-error_against float distance of the right result from the exact one, in ulps of that [ulp]; null: no
-                    number
-used_against  float the same in units of `bound`; above 1 the right result is no rounding [1]; null:
-                    no number
 """
 
 _COLUMN = re.compile(

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.case import schema, ulp
+from probe.case import ulp
 from probe.case.case import Case
 from probe.case.errors import InputError
 from probe.case.layout import CONTIGUOUS, offset
@@ -30,7 +30,7 @@ from probe.explain.comparison.runs import (
     common,
     run_case,
 )
-from probe.explain.enclosure import BEYOND, UNKNOWN, WITHIN, Accuracy, RoundingVerdict, of_operands
+from probe.explain.enclosure import BEYOND, UNKNOWN, RoundingVerdict, of_operands
 from probe.order import arithmetic, masks, window
 from probe.order.pools import Pooled
 from probe.order.tree import BIAS
@@ -41,9 +41,6 @@ CAUSES = (
     *("window", "reach", "order", "rounding", "precision", "flush"),
     *("algorithm", "alignment", "nondeterministic", "not-a-sum", "unexplained"),
 )
-
-# Products of outputs that are held against the exact sums.
-JUDGED = 1 << 23  # speed alone: less than a replay of them costs
 
 # Causes that two replayed summations show.
 OF_SUMS = {"order", "rounding", "precision", "flush"}
@@ -124,8 +121,7 @@ class Comparison:
     """Two runs, the pairs of their outputs that are compared, what differs, and why.
 
     Orders are to be revealed before a cause is asked for. ``case``: what both are shapes of.
-    ``kernels``: the kernels that both libraries report, if these were asked for. ``accuracy``: how
-    far both sides are from the exact sums, if that was.
+    ``kernels``: the kernels that both libraries report, if these were asked for.
     """
 
     case: Case
@@ -133,7 +129,6 @@ class Comparison:
     right: CaseRun
     pairs: OutputPairs
     kernels: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    accuracy: Accuracy | None = None
 
     def __post_init__(self) -> None:
         """Refuses operands of two formats: a difference then says nothing of the library."""
@@ -416,48 +411,6 @@ class Comparison:
                 flush[open_] |= near
         return explained, verdicts[0], verdicts[1], flush
 
-    def measured_accuracy(self, some: np.ndarray | None = None) -> Accuracy | None:
-        """Returns how far both sides' differing outputs are from the exact sums; None where these
-        are not known, as of pools.
-
-        ``some``: numbers of differing pairs; None: as many as ``JUDGED`` products allow, evenly.
-        """
-        some = self.of_exact(JUDGED // self.left.case.summands) if some is None else some
-        which = self.differing[some]
-        sums = of_operands(self.left.operands, *self.pairs.left[which].T) if len(which) else None
-        return None if sums is None else Accuracy.of(sums, *self.values(which))
-
-    def of_exact(self, most: int) -> np.ndarray:
-        """Returns numbers of differing pairs, ``most`` or fewer, evenly taken from all that have an
-        exact result in common: those that read different inputs have none."""
-        which = np.flatnonzero(self.pairs.same_window[self.differing])
-        count = min(max(1, most), len(which))
-        return which[np.linspace(0, len(which) - 1, count).astype(int)]
-
-    def accuracies(self, most: int) -> dict[str, np.ndarray]:
-        """Returns columns of the table ``accuracies``: of the pairs that ``of_exact`` takes; {}
-        where the exact results are not known. NaN and ``schema.NULL_INT`` stand for null."""
-        some = self.of_exact(most)
-        if (accuracy := self.measured_accuracy(some)) is None:
-            return {}
-        which = self.differing[some]
-        explained, left, right, _ = (values[some] for values in self._held)
-        verdict = np.full(len(some), "unknown", object)
-        verdict[(left == WITHIN) & (right == WITHIN)] = "within"
-        verdict[self.out_of_bounds[some]] = "beyond"
-        verdict[explained] = "explained"
-        columns: dict[str, np.ndarray] = {
-            "index": self.pairs.left[which] @ np.array([self.left.case.filters, 1]),
-            "verdict": verdict,
-        }
-        for name, (side, at) in zip(("at", "against"), self.sides(which), strict=True):
-            # how deep the trees are: -1 is the last of these numbers, of unknown ones
-            known = [] if side.orders is None else side.orders.summations
-            depths = np.array([*(s.tree.depth for s in known), schema.NULL_INT], np.int64)
-            numbers = -1 if side.orders is None else side.orders.index[tuple(at.T)]
-            columns[f"depth_{name}"] = np.broadcast_to(depths[numbers], len(at))
-        return columns | accuracy.columns()
-
     def orders(self, side: CaseRun) -> list[dict[str, Any]]:
         """Returns the summations of the compared outputs of a side, the most frequent first."""
         places = self.pairs.left if side is self.left else self.pairs.right
@@ -483,7 +436,6 @@ class Comparison:
             "signed_zero": self.signed_zero,
             "causes": self.causes,
             "rounding": self.rounding.to_json(),
-            "accuracy": None if self.accuracy is None else self.accuracy.to_json(),
             "replayed": self.replayed,
             "by_order": self.by_order,
             "sets": self.sets,

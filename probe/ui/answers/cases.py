@@ -70,7 +70,6 @@ def explain(
     vary: str | None = None,
     against_target: str | Target | None = None,
     against_padding: object = None,
-    accuracy: bool = False,
     kernels: str = "none",
     zeros: str = "equal",
 ) -> Explained:
@@ -80,7 +79,6 @@ def explain(
     ``transposed`` against ``contiguous``; None: length, of a dense layer batch. With
     ``against_target`` (another library, device or switch) or ``against_padding`` the two sides may
     have the same shape: leave ``against`` out.
-    ``accuracy``: also say which side is closer to the exact sums.
     ``kernels``: which kernels are named beside the causes: ``none``, or ``said`` (by the library,
     which is started again). ``zeros``: ``differ`` makes +0 and -0 a difference, at 0 ulp; ``equal``
     counts them. Costs a start and a reveal on each side.
@@ -97,8 +95,6 @@ def explain(
     comparison = explained(shapes, where, other, zeros=zeros)
     evidence = differing_example(comparison)
     comparison.kernels = named_kernels(comparison, kernels)
-    if accuracy:
-        comparison.accuracy = comparison.measured_accuracy()
     return Explained(comparison, evidence)
 
 

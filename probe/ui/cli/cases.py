@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     *("--from store", "STORE"),
     "Explain every difference that a sweep stored there, and store the causes.",
 )
-@option("--accuracy", None, "Say which side is closer to the exact sums.", is_flag=True)
 @kernels_option("none")
 @zeros_option
 @option("--workers", "N", "With --from: how many processes; one per processor if not given.")
@@ -124,8 +123,8 @@ def _next_after_explaining(
     refused = comparison.left.refusal or comparison.right.refusal
     if not comparison.compared or refused or set(comparison.causes) == {"window"}:
         return []
-    same = same_words("accuracy", "kernels", "zeros")
-    sizeless = ("at", "against", "kernels", "accuracy", "zeros")
+    same = same_words("kernels", "zeros")
+    sizeless = ("at", "against", "kernels", "zeros")
     size = same_words(*sizeless, "length") if vary == "length" else same_words(*sizeless)
     one_target = sides["against_target"] is None and sides["against_padding"] is None
     along = vary == "length" or (vary == "batch" and not left.spatial_rank)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from probe.case import schema, ulp
+from probe.case import ulp
 from probe.case.case import Case
 from probe.case.errors import InputError
 from probe.explain.comparison import (
@@ -201,7 +201,6 @@ def test_what_refuses_a_side_is_the_cause_of_every_difference(session, side, ref
     assert found.cause == [refusal] * found.compared and found.causes == {refusal: found.compared}
     assert not found.apart and found.unknown == 0 and not found.sets
     assert found.orders(found.left) == []
-    assert set(found.accuracies(10)["depth_at"]) == {schema.NULL_INT}
 
 
 @pytest.fixture(scope="module")
@@ -263,31 +262,9 @@ def test_a_verdict_follows_from_what_is_held_of_both_sides(changed):
     for known, *two in zip(explained, left, right, strict=True):
         held = "beyond" if BEYOND in two else "within" if {*two} == {WITHIN} else "unknown"
         words.append("explained" if known else held)
-    some = found.of_exact(10**6)
-    assert found.accuracies(10**6)["verdict"].tolist() == [words[n] for n in some]
     assert found.out_of_bounds.tolist() == [said == "beyond" for said in words]
     counts = found.rounding.to_json()
     assert all(counts[said] == words.count(said) for said in set(words)) and len({*words}) == 4
-
-
-def test_columns_of_accuracies_are_those_of_pairs_with_one_exact_result(changed):
-    found, _, _, pairs = changed
-    which = np.flatnonzero(pairs.same_window[found.differing])
-    for most in (10**6, len(which), len(which) - 1, 5, 1, 0):
-        some = found.of_exact(most)
-        assert len(some) == min(max(most, 1), len(which)) and set(some) <= set(which)
-        assert some.tolist() == sorted(set(some.tolist()))
-    columns = found.accuracies(10**6)
-    rows = found.differing[which]
-    assert columns["index"].tolist() == rows.tolist()
-    beyond = found.out_of_bounds[which]
-    assert (columns["verdict"] == np.where(beyond, "beyond", "within")).all()
-    for name, side in (("at", found.left), ("against", found.right)):
-        y = side.operands.y.reshape(-1)[rows].astype(float)
-        unit = np.spacing(np.abs(columns["exact"]).astype(np.float32)).astype(float)
-        far = np.abs(y - columns["exact"]) / unit
-        np.testing.assert_allclose(np.abs(columns[f"error_{name}"]), far, rtol=1e-6)
-        assert set(columns[f"depth_{name}"]) <= {4, schema.NULL_INT}
 
 
 def test_numbers_of_inputs_in_a_larger_input_name_the_same_element():

@@ -321,8 +321,6 @@ def explanation(answer: Explained) -> RenderableType:
     parts += [head, f"{comparison.shared.label}\n left: {left}\nright: {right}"]
     if comparison.causes:
         parts += ["", causes_table(comparison.causes)]
-    if comparison.accuracy is not None and (words := comparison.accuracy.words):
-        parts += ["", words]
     if compared and comparison.sets:
         parts.append(f"orders: {sets_text(comparison.sets)}")
     sides = {"left": comparison.left, "right": comparison.right}
