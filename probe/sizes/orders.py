@@ -228,15 +228,11 @@ def marked(
     return repeated(run, (partial(recorder, o) for o in behind(inputs, along, start, stop)))
 
 
-def match_of(left: Run, right: Run, marks: Marks, before: Fraction = Fraction(0)) -> RunningMatch:
-    """What must agree of a smaller run and a larger one, whose ``marks`` tell what the smaller one
-    lacks. ``before``: which part of the larger one stands before the smaller one's."""
-    return RunningMatch((left, right), Sides((None, marks), (Fraction(0), before)))
-
-
 def compared(left: Run, right: Run, marks: Marks, before: Fraction = Fraction(0)) -> Difference:
-    """Both runs compared operation by operation; nothing is explained."""
-    return compare_runs(match_of(left, right, marks, before))
+    """A smaller run and a larger one, whose ``marks`` tell what the smaller one lacks, compared
+    operation by operation. ``before``: which part of the larger one stands before the smaller
+    one's."""
+    return compare_runs(RunningMatch((left, right), Sides((None, marks), (Fraction(0), before))))
 
 
 def absorb(marks: Marks, sides: Sequence[tuple[Run, Run]]) -> None:

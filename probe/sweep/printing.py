@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar
 
 import click
-from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.highlighter import RegexHighlighter
 from rich.padding import Padding
 from rich.table import Table
@@ -45,12 +45,10 @@ class Output:
         self,
         answer: Any,
         show: Callable[[], RenderableType] | None = None,
-        after: Sequence[tuple[str, str]] = (),
     ) -> None:
         """Prints a result: as JSON, or for people.
 
         ``answer``: an answer, which has both; or the JSON, and what ``show`` makes of it.
-        ``after``: the next commands, each with what it does.
         """
         VOICE.stop()
         if supervisor.BOARD is not None:
@@ -60,8 +58,7 @@ class Output:
             answer_json = answer if show else answer.report()
             click.echo(json.dumps(answer_json, indent=indent, default=plain))
             return
-        text = show() if show else answer.shown()
-        self._print(Group(text, *next_commands(after)) if after else text)
+        self._print(show() if show else answer.shown())
 
     def _print(self, shown: RenderableType) -> None:
         """Prints; long lines stay whole, and in a pipe no spaces are left at their ends.
@@ -178,14 +175,6 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
         side: JustifyMethod = "right" if column in right else "left"
         lines.add_column(column, justify=side, overflow="fold", no_wrap=whole)
     return lines
-
-
-def next_commands(after: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:
-    """Yields the commands that come next, each with what it does, to be copied."""
-    if after:
-        yield ""
-    for command, what in after:  # one line, however long: it is copied as it stands
-        yield Text(f"next: {command}  # {what}", no_wrap=True, overflow="ignore")
 
 
 def ranges(numbers: Iterable[int], most: int = 12) -> str:

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-import probe
-from probe.case.errors import InputError
 from probe.diff import alone
 from probe.diff.difference import compare_runs
 from probe.diff.match import RunningMatch
@@ -61,25 +59,6 @@ def test_as_a_source_it_has_the_differences_of_its_own_alone():
     healed = side.arrays({read.right})[read.right]
     assert np.array_equal(healed, left.arrays({read.left})[read.left])
     assert not np.array_equal(healed, right.arrays({read.right})[read.right])
-
-
-def halved(x):
-    """Half of each number, and a little more in batches of three."""
-    y = np.asarray(x) * np.float32(0.5)
-    return np.nextafter(y, np.float32(9)) if len(y) == 3 else y
-
-
-def test_other_sizes_are_said_to_have_the_bits_or_not():
-    x = np.random.default_rng(2).standard_normal((8, 5)).astype(np.float32)
-    model = operation("half", Each("half"))(halved)
-    words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": x}}
-    found = probe.network(lambda x: model(x), sizes=range(1, 9), **words)
-    said = {one["at"]: one["verdict"] for one in found.to_json()["sizes"]}
-    assert said == {n: "differs" if n == 3 else "equal" for n in range(1, 8)}
-    assert found.to_json()["sets"] == 0 and found.verdict == "equal"
-    assert "the bits of batch 8: 1, 2, 4..7; different bits: 3" in found.same_bits()
-    with pytest.raises(InputError, match=r"sizes=.*give vary="):
-        probe.network("module:function", "numpy", sizes=[2], **words)
 
 
 def test_functions_that_lines_begin_with_are_defined_once():

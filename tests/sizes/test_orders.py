@@ -6,9 +6,7 @@ Operands that sizes are tried with, and the outputs that are kept.
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-import probe
 from probe.case import layout
 from probe.diff.difference import compare_runs
 from probe.diff.match import RunningMatch
@@ -86,22 +84,6 @@ def test_a_run_that_was_recorded_elsewhere_is_told_again():
     assert [value.digest for value in again.values] == [value.digest for value in run.values]
     assert [op.op for op in again.operations] == [op.op for op in run.operations]
     assert again.outputs == run.outputs
-
-
-@pytest.mark.parametrize("last", ["relu", "riddle"])
-def test_sizes_are_judged_by_order_and_what_is_in_the_way_is_named(last):
-    x = np.random.default_rng(5).integers(-3, 3, (8, 24)).astype(np.float32)  # bits can't tell
-    behind = operation(last, Each(last))(lambda y: np.maximum(np.asarray(y), np.float32(0)))
-    words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": x}, "by": "order"}
-    found = probe.network(lambda x: behind(PRODUCT(x, np.rint(W))), sizes=[2, 3], **words)
-    two, three = found.to_json()["sizes"]
-    assert two["verdict"] == three["verdict"] == "equal"
-    assert (three["by_order"], three["in_the_way"]) == ("differs", "product")
-    if last == "riddle":
-        assert (two["by_order"], two["in_the_way"]) == ("unknown", "riddle")
-    else:
-        assert two["by_order"] == "same" and two["sets"] > 10
-    assert "3 (product" in found.same_bits()
 
 
 X = np.random.default_rng(0).standard_normal((2, 6)).astype(np.float32)

@@ -273,18 +273,6 @@ def _valid_lengths(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -
     return lengths
 
 
-def has_padding(arrays: Mapping[str, np.ndarray]) -> bool:
-    """Whether a mask says that samples are padded, or some of them end in zeros."""
-    if mask_of_padding(arrays)[0]:
-        return True
-    axes = [(name, axis) for name, array in arrays.items() for axis in range(1, array.ndim)]
-    for name, axis in axes:
-        lengths = _valid_lengths(arrays, {name: axis})
-        if ((lengths > 0) & (lengths < arrays[name].shape[axis])).any():
-            return True
-    return False
-
-
 def _inputs_and_sizes(
     user_model: GivenModel, subject: Any, ask: str, wanted: tuple[int | None, int | None]
 ) -> tuple[dict[str, np.ndarray], dict[str, int], int, int]:

@@ -76,15 +76,11 @@ class Walked(Answer):
 
     ``asked``: the model and both sides, in words. ``script``: what a report's scripts need besides:
     ``before``, lines that set each side's switches; ``whole``, lines that repeat the comparison.
-    ``sizes``: of other sizes that were compared with the right side: ``at``, ``verdict``,
-    ``first``, ``differing``; where sums were tested ``by_order`` (``same``, ``differs``,
-    ``unknown``), ``in_the_way``, ``why`` and ``sets``. Without these they are of these inputs.
     """
 
     found: Difference
     asked: ComparisonQuestion
     script: Mapping[str, Any] = field(default_factory=dict)
-    sizes: list[dict[str, Any]] = field(default_factory=list)
     inputs: tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]] | None = None
     """Both sides', where the model ran in this process."""
 
@@ -166,32 +162,7 @@ class Walked(Answer):
             "matched": difference.matched,
             "weights": [weight.to_json() for weight in difference.weights],
             "notes": difference.notes,
-            "sizes": self.sizes,
-            "sets": min((size.get("sets", 0) for size in self.sizes), default=0),
         }
-
-    def same_bits(self) -> str:
-        """Which sizes have the right run's bits, in words; empty if none was tested."""
-        if not self.sizes:
-            return ""
-        # for all finite inputs
-        if "by_order" in self.sizes[0]:
-            same = [size for size in self.sizes if size["by_order"] == "same"]
-            each = [str(size["at"]) for size in same]
-            text = f"sizes that add as {self.asked.right} does: {', '.join(each) or 'none'}"
-            for word, why in (("differs", "added differently"), ("unknown", "not known")):
-                some = [size for size in self.sizes if size["by_order"] == word]
-                each = [f"{size['at']} ({size['in_the_way']}: {size['why']})" for size in some]
-                text += f"; {why}: {', '.join(each)}" if each else ""
-            return text
-        equal, other, unknown = (
-            ranges(size["at"] for size in self.sizes if size["verdict"] == verdict)
-            for verdict in ("equal", "differs", "unknown")
-        )
-        parts = [f"the bits of {self.asked.right}: {equal or 'none'}"]
-        parts += [f"different bits: {other}"] * bool(other)
-        parts += [f"not known: {unknown}"] * bool(unknown)
-        return f"sizes with {'; '.join(parts)} (on these inputs)"
 
     def report_output(self, output: Pair) -> dict[str, Any]:
         """An entry of ``outputs``. ``growth``: how the difference over the largest value

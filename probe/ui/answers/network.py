@@ -19,10 +19,8 @@ from probe.case.case import Case
 from probe.case.errors import InputError, refuse
 from probe.case.floats import rounded_text
 from probe.diff.apart import WholeFile
-from probe.diff.walk import compare_and_explain
 from probe.diff.watched import CHANGED, watched
 from probe.record.inputs import first_entries, varied_axes
-from probe.sizes import orders
 from probe.sizes import plan as graph_plan
 from probe.sizes.fixes import (
     NAMES,
@@ -48,7 +46,6 @@ from probe.ui.answers.answer import (
     checked_target,
     length_values,
 )
-from probe.ui.answers.first_difference import ComparisonQuestion, Walked
 from probe.ui.answers.show import models as show
 from probe.ui.answers.two_runs import (
     GivenModel,
@@ -59,6 +56,7 @@ from probe.ui.answers.two_runs import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from probe.ui.answers.first_difference import Walked
     from probe.ui.answers.schedule import Scheduled
 
 
@@ -72,7 +70,6 @@ def network(
     against: int | str | None = None,
     against_target: str | Target | None = None,
     sizes: Iterable[int] | None = None,
-    by: str = "bits",
     inputs: Any = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     lengths: Iterable[int] | None = None,
@@ -92,14 +89,14 @@ def network(
     ``Walked`` comes back, as of ``probe.first_difference``: ``vary`` (``batch``, ``length`` or
     ``NAME:AXIS``), ``at`` and ``against``: the sizes of the two sides' inputs; ``inputs``: arrays
     by name, or a .npz file; ``shapes``: of generated inputs, by name; ``against_target``: another
-    target for the right side; ``sizes``: more sizes to compare with ``against``, ``by`` bits or
-    ``order`` (all finite inputs); ``explain=False``: find no causes; ``time``: stop after this
-    long, such as ``5m``. ``target`` and ``against_target`` run in processes of their own, so the
-    model is a file or ``"module:function"`` then.
+    target for the right side; ``explain=False``: find no causes; ``time``: stop after this long,
+    such as ``5m``. ``target`` and ``against_target`` run in processes of their own, so the model is
+    a file or ``"module:function"`` then.
 
     In pieces: ``vary="schedule"`` (``"schedule:NAME:AXIS"`` names the axis) with ``at`` as
     ``chunks:16+overlap:4``, ``tiles:64x64+overlap:8``, ``prefix:8``, or with a state that each
-    piece hands on ``stream:16``, ``cached:8+1*4``, ``draft:4``; a ``Scheduled`` comes back.
+    piece hands on ``stream:16``, ``cached:8+1*4``, ``draft:4``; ``sizes``: further sizes of pieces,
+    which of them have the bits of the whole. A ``Scheduled`` comes back.
 
     Otherwise inputs are padded, along what ``vary`` says, which may be the batch: a ``Padded``
     comes back. On a target that is not the model's own library, or of another release or
@@ -112,29 +109,21 @@ def network(
     ``plan``: a folder for plan.json and padded.py. ``trust``: read a file that runs code of its
     own. Errors: InputError; TargetError.
     """
-    two: dict[str, Any] = {
-        "vary": vary,
-        "at": at,
-        "against": against,
-        "against_target": against_target,
-    }
-    two |= {"sizes": sizes, "by": by}
+    two: dict[str, Any] = {"vary": vary, "at": at, "against": against}
+    two |= {"against_target": against_target, "sizes": sizes}
     user_model = GivenModel(model, inputs, shapes, trust, seed)
     # the default is "the model's own library", in this process; what is typed is a target
     where = None if target == DEFAULT_TARGET else checked_target(target)
     only_padding = {"fixed": fixed, "lengths": lengths, "plan": plan}
-    sided = any(two[name] is not None for name in ("at", "against", "against_target", "sizes"))
+    sided = any(value is not None for name, value in two.items() if name != "vary")
     plain = inputs is None and fixed is None and lengths is None and plan is None
     if sided or (vary is not None and (plain or vary.partition(":")[0] == "schedule")):
         why = "it compares padded lengths, and cannot be combined with two runs of a model"
         refuse(only_padding, why, "leave it out, or --vary, --at, --against")
         return compared_runs(user_model, where, two, explain=explain, time=time, progress=progress)
-    if by != "bits":
-        why = "padding compares orders wherever it can"
-        raise InputError("by", by, why, "leave it out, or give at, against and sizes")
     about = (vary or "length", fixed, lengths, value, plan)
     with within(time):
-        return pad_model(user_model, *about, where, explain, progress)
+        return pad_model(user_model, *about, where, progress)
 
 
 def compared_runs(
@@ -142,7 +131,9 @@ def compared_runs(
 ) -> Walked | Scheduled:
     """Does as ``network`` of two runs, or in pieces; ``two``: what sets the sides apart."""
     if (two["vary"] or "").partition(":")[0] != "schedule":
-        sides = TwoSides(**{**two, "sizes": tuple(two["sizes"] or ())})
+        why = "it is for a model in pieces"
+        refuse({"sizes": two["sizes"]}, why, "give --vary schedule; for batches ask fix padding")
+        sides = TwoSides(**{name: value for name, value in two.items() if name != "sizes"})
         return two_runs(model, sides, target, **how)
     from probe.ui.answers.schedule import in_pieces
 
@@ -276,17 +267,15 @@ FIXED = (
 class Padded(Answer):
     """Holds the results of a padded graph: ``found`` has a ``SafeSize`` for each valid size.
 
-    ``walked``: the run at the least size that differs, against the full one, operation by
-    operation; None where none does. ``plan``: what to pad to, if a plan was asked for.
-    ``remedies``: ways of padding, the invariant mode and switches, with verdicts and costs, where
-    they were asked for. ``invariant``: that mode's runs.
+    ``plan``: what to pad to, if a plan was asked for. ``remedies``: ways of padding, the invariant
+    mode and switches, with verdicts and costs, where they were asked for. ``invariant``: that
+    mode's runs.
     """
 
     found: list[SafeSize]
     model: str
     graph: PaddedModel
     vary: str
-    walked: Walked | None = None
     plan: GraphPlan | None = None
     written: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -358,7 +347,6 @@ class Padded(Answer):
                 }
                 for size in self.found
             ],
-            "walked": None if self.walked is None else self.walked.report(),
             "plan": None if self.plan is None else self.plan.to_json(),
             "notes": self.notes,
             "written": self.written,
@@ -402,24 +390,14 @@ class Padded(Answer):
             parts.append(same + f", for {self.given}" * bool(self.given))
         return "; ".join(parts) or "every input is padded to the full size"
 
-    def reproduce(self, folder: str | Path) -> Any:
-        """Writes the report of what changes bits at the least size. InputError: nothing does."""
-        if self.walked is None:
-            why = "no least padded size changes bits, so there is nothing to report"
-            raise InputError("source", "(none)", why, "compare two runs that differ")
-        return self.walked.reproduce(folder)
-
     shown = show.padded_model
 
     def drawn(self) -> Figure | None:
-        """Draws what each fix costs; else the operations of the run that differs; else how far to
-        pad."""
+        """Draws what each fix costs, else how far to pad."""
         from probe.report import plots
 
         if self.remedies is not None:
             return plots.draw_remedy_costs(self.remedies)
-        if self.walked is not None:
-            return self.walked.drawn()
         figure, (axes,) = plots.panels(1, 1, 5.0, 3.2)
         contents = [size.content for size in self.found]
         for name in ("least", "safe"):
@@ -450,7 +428,6 @@ def pad_model(
     value: float = 0.0,
     plan: str | Path | None = None,
     target: str | Target | None = None,
-    explain: bool = True,
     progress: Say | None = None,
 ) -> Padded:
     """Pads a model's inputs along an axis, and finds the sizes that keep the full-size run's bits.
@@ -508,15 +485,6 @@ def pad_model(
                 sizes.append(graph.sized(content))
         notes = [*user_model.notes, *notes]
         answer = Padded(sizes, user_model.name, graph, vary, notes=notes)
-        first = next((size for size in sizes if size.at_least.by_order == "differs"), None)
-        # explained where the bits of its content show it
-        if first is not None and graph.recorded:
-            ends = graph.side(first.content, first.least), graph.whole(first.content)
-            match = orders.match_of(*ends, graph.marks(first.content, first.least))
-            left, todo = f"{first.content:,} padded to {first.least:,}", f"pad to {first.safe:,}"
-            question = ComparisonQuestion(user_model.name, left, f"padded to {fixed:,}", todo)
-            difference = compare_and_explain(*ends, explain, tell, match=match)
-            answer.walked = Walked(difference, question)
         planned: graph_plan.GraphPlan | None = None
         if not budget.spent():
             with budget.Ending():
@@ -531,6 +499,6 @@ def pad_model(
             answer.plan = planned
         if plan is not None and answer.plan is not None:
             answer.written = [str(path) for path in answer.plan.save(Path(plan))]
-        # a report runs the model again: its process stays as long as the answer does
+        # remedies run the model again: its process stays as long as the answer does
         weakref.finalize(answer, running.pop_all().close)
     return answer

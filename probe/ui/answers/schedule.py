@@ -311,9 +311,8 @@ def in_pieces(
 ) -> Scheduled:
     """Does as ``probe.network`` with ``vary="schedule"``; ``two``: what it was given besides.
     Errors: as there."""
-    by = None if two.get("by") == "bits" else two.get("by")
-    elsewhere = {"against_target": two.get("against_target"), "by": by, "target": target}
-    refuse(elsewhere, "pieces are compared with the whole in this process, by bits")
+    elsewhere = {"against_target": two.get("against_target"), "target": target}
+    refuse(elsewhere, "pieces are compared with the whole in this process")
     if (against := two.get("against")) not in (None, FULL):
         raise InputError("against", against, "pieces are compared with the whole", "write full")
     at = two.get("at")

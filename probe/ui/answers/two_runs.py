@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.case.arguments import choice, optional_number, typed, whole_number
+from probe.case.arguments import optional_number, typed
 from probe.case.errors import Foreign, InputError, ProbeError, TargetError, foreign
-from probe.diff.alone import Known
 from probe.diff.apart import (
     Apart,
     WholeFile,
@@ -31,7 +30,7 @@ from probe.diff.folder import MOST, begin_recording, size_of_values, write_recor
 from probe.diff.folder import read_recording as read_folder
 from probe.diff.repeated import contents, differing, is_mask, other_content
 from probe.diff.running import Matches, by_running
-from probe.diff.walk import compare_and_explain, walk
+from probe.diff.walk import walk
 from probe.diff.watched import watched
 from probe.explain.comparison.outputs import (
     OutputDifference,
@@ -53,11 +52,10 @@ from probe.record.subject import (
     run_unwatched,
 )
 from probe.sizes.bisection import Conditions, search_targets
-from probe.sizes.orders import by_order
 from probe.sweep.printing import counted
 from probe.targets import budget
 from probe.targets.budget import within
-from probe.targets.progress import VOICE, Say, heard, silent
+from probe.targets.progress import Say, heard, silent
 from probe.targets.target import Target, why_unavailable
 from probe.ui.answers.answer import Answer, checked_target
 from probe.ui.answers.first_difference import (
@@ -97,18 +95,15 @@ def refuse_report(
 class TwoSides:
     """What sets two runs of a model apart: sizes of inputs along an axis, targets, or both.
 
-    As ``probe.network`` has them. ``sizes``: more sizes to compare with the right side, ``by`` bits
-    or order.
+    As ``probe.network`` has them.
     """
 
     vary: str | None = None
     at: int | None = None
     against: int | None = None
     against_target: str | Target | None = None
-    sizes: Sequence[int] = ()
-    by: str = "bits"
 
-    def checked(self, target: object) -> TwoSides:
+    def checked(self) -> TwoSides:
         """The same with whole numbers and an axis. InputError: these are not two runs."""
         at, against = optional_number("at", self.at), optional_number("against", self.against)
         vary = self.vary or (None if at is None and against is None else "length")
@@ -123,34 +118,21 @@ class TwoSides:
             why = "there is nothing to compare with"
             todo = "give --vary batch --at 1 --against 8, or --against-target U"
             raise InputError("against", "(none)", why, todo)
-        choice("by", self.by, ("bits", "order"))
-        wanted = [whole_number("sizes", size) for size in self.sizes]
-        if self.by != "bits" and not wanted:
-            why = "it says how --sizes are compared, and there are none"
-            raise InputError("by", self.by, why, "give --sizes 1..8, or leave it out")
-        sizes = sorted({*wanted} - {against})
-        if sizes and (vary is None or target is not None or self.against_target is not None):
-            why = "several sizes are compared in this process, along one axis"
-            raise InputError("sizes", sizes, why, "give --vary, and leave out the targets")
-        return replace(self, vary=vary, at=at, against=against, sizes=sizes)
+        return replace(self, vary=vary, at=at, against=against)
 
-    def cut(
-        self, arrays: Arrays, declared: Any, option: str = "at", at: int | None = None
-    ) -> tuple[Arrays, Arrays]:
-        """Both sides' inputs; ``option`` gave the left size ``at``, if not the side's own.
-        InputError: nothing can be cut."""
+    def cut(self, arrays: Arrays, declared: Any) -> tuple[Arrays, Arrays]:
+        """Both sides' inputs. InputError: nothing can be cut."""
         if self.vary is None:
             return arrays, arrays
         if not arrays:
             why = f"without inputs there is no {self.vary} to vary"
             raise InputError("inputs", "(none)", why, f"give --inputs FILE.npz, or {OR_SHAPE}")
-        along, at = varied_axes(self.vary, arrays, declared), self.at if at is None else at
+        along = varied_axes(self.vary, arrays, declared)
         whole = arrays if self.against is None else first_entries(arrays, along, self.against)
-        assert at is not None
-        part = first_entries(arrays, along, at, option)
+        assert self.at is not None
+        part = first_entries(arrays, along, self.at, "at")
         if all(part[name].shape == whole[name].shape for name in arrays):
-            todo = "leave it out" if option == "sizes" else "give --against B"
-            raise InputError(option, at, "both sides are the same run", todo)
+            raise InputError("at", self.at, "both sides are the same run", "give --against B")
         return part, whole
 
     @contextmanager
@@ -275,7 +257,7 @@ def two_runs(
     Processes and recordings of targets stay as long as the answer does: a report uses them again.
     """
     with within(time), heard("network", progress) as tell, ExitStack() as running:
-        sides = sides.checked(target)
+        sides = sides.checked()
         tell("opening the model")
         where = None
         if target is not None or sides.against_target is not None:
@@ -303,9 +285,6 @@ def two_runs(
                 declared = ends[0].inputs
         arrays = model.arrays(declared, sides.vary, max(sides.at or 0, sides.against or 0))
         both = sides.cut(arrays, declared)
-        # refused before anything is run
-        for size in sides.sizes:
-            sides.cut(arrays, declared, "sizes", size)
         plain = [partial(_plain, end) for end in ends]
         running.enter_context(sides.says_fixed_size(plain, both))
         samples, both = sides.every_sample((plain[0], plain[1]), both, declared, tell)
@@ -349,32 +328,6 @@ def two_runs(
             if behind is not None:  # what is explained is that sample; the batch is only counted
                 found.notes.append(f"each sample alone against the batch: {walked.counts_text()}")
                 found.plain, found.samples = behind.differences(dtypes), None
-        # what was revealed of operations; None where sums are not tested
-        known: Known | None = {} if sides.by == "order" else None
-        for size in VOICE.counting(sides.sizes, "sizes"):
-            if budget.spent():
-                break
-            with budget.Ending():  # what is known of the two runs and of smaller sizes stays
-                tell(f"comparing {sides.vary} {size}")
-                cut = sides.cut(arrays, declared, at=size)[0]
-                run, _ = watched(ends[0].recorder(cut), f"size {size}")
-                match = repeats(ends, (cut, both[1]), declared)
-                matched = None if match is None else match(run, found.right)
-                difference = compare_and_explain(run, found.right, explain=False, match=matched)
-                entry: dict[str, Any] = {
-                    "at": size,
-                    "verdict": difference.agreement,
-                    "first": None if difference.first is None else difference.first.name,
-                    "differing": sum(output.differing for output in difference.outputs),
-                }
-                if known is not None:
-                    order = by_order(difference, known)
-                    entry |= {"by_order": order.verdict, "in_the_way": order.name or None}
-                    entry |= {"why": order.why or None, "sets": order.sets}
-                walked.sizes.append(entry)
-        if len(walked.sizes) < len(sides.sizes):
-            first, why = sides.sizes[len(walked.sizes)], budget.spent()
-            found.notes.append(f"sizes from {first} on were not compared: {why}")
         walked.script = sides.script(model, where)
         weakref.finalize(walked, running.pop_all().close)
         return walked

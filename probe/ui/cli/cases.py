@@ -3,7 +3,6 @@ reports."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +13,6 @@ import click
 from probe.case.errors import INTERRUPTED, InputError
 from probe.ui.cli.options import (
     AXES,
-    OTHER_TARGETS,
     PATH,
     TIME,
     VARIED,
@@ -34,7 +32,6 @@ from probe.ui.cli.options import (
     parsed_targets,
     refuse_case,
     run_options,
-    same_words,
     sides_options,
     sized_case,
     target_option,
@@ -42,7 +39,6 @@ from probe.ui.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from probe.explain.comparison import Comparison
     from probe.sweep.printing import Output
 
 
@@ -108,38 +104,11 @@ def explain(
             against_padding=runs.sides["against_padding"],
             **how,
         )
-    out.give(answer, after=_next_after_explaining(answer.found, vary, words, runs.sides))
+    out.give(answer)
     refused = bool(answer.found.left.refusal or answer.found.right.refusal)
     if out.fail_on == "finding":
         return int(bool(len(answer.found.differing) or answer.found.by_order or refused))
     return out.status(len(answer.found.differing) > 0)
-
-
-def _next_after_explaining(
-    comparison: Comparison, vary: str, words: dict[str, str], sides: Mapping[str, str | None]
-) -> list[tuple[str, str]]:
-    """The next commands, each with what it does."""
-    left = comparison.left.case
-    refused = comparison.left.refusal or comparison.right.refusal
-    if not comparison.compared or refused or set(comparison.causes) == {"window"}:
-        return []
-    same = same_words("kernels", "zeros")
-    sizeless = ("at", "against", "kernels", "zeros")
-    size = same_words(*sizeless, "length") if vary == "length" else same_words(*sizeless)
-    one_target = sides["against_target"] is None and sides["against_padding"] is None
-    along = vary == "length" or (vary == "batch" and not left.spatial_rank)
-    sized = one_target and along and not left.pool
-    if len(comparison.differing):
-        steps = [(f"probe report {same} --out report", "writes a bug report")]
-        if sized:
-            lengths = f"{sides['at'] or getattr(left, vary)},{sides['against']}"
-            steps.append((f"probe fix {size} --lengths {lengths}", "measures what keeps the bits"))
-        return steps
-    if comparison.by_order:
-        again = f"probe explain {same} --operands cancel"
-        return [] if "operands" in words else [(again, "shows nearly every change of order")]
-    sizes = (f"probe fix sizes {size}", "finds the sizes at which the order changes")
-    return [sizes, OTHER_TARGETS] if sized else [OTHER_TARGETS] if one_target and along else []
 
 
 @click.command(cls=Words, short_help="Reveal which inputs every output reads.")
@@ -229,24 +198,13 @@ def sizes(
     are printed and checked at random sizes; sizes that contradict them are examined.
     """
     from probe.targets.budget import within
-    from probe.targets.target import available_targets
     from probe.ui.answers.cases import thresholds as searched
 
     case, (where,) = case_of_words(words), parsed_targets((target,))
     with within(limit), out.progress("sizes") as tell:
         answer = searched(case, where, vary=vary, progress=tell.say, **search)
     measured = answer.found
-    after: list[tuple[str, str]] = []
-    if not measured.switches:  # where no size changes the order, another switch may
-        others = [
-            choice.target.text
-            for choice in available_targets()
-            if choice.target.name == where.name and choice.target != where and choice.why is None
-        ]
-        again = f"probe fix sizes {same_words('target')} --target"
-        after = [(f"{again} {other}", "searches with a different switch") for other in others[:3]]
-        after.append(OTHER_TARGETS)
-    out.give(answer, after=after)
+    out.give(answer)
     return out.status(bool(measured.switches or measured.violations))
 
 

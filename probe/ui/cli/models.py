@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,6 @@ from probe.targets.budget import within
 from probe.targets.progress import Reporter
 from probe.ui.cli.options import (
     DEFAULT_TARGET,
-    OTHER_TARGETS,
     PATH,
     TIME,
     ModelRun,
@@ -32,13 +31,12 @@ from probe.ui.cli.options import (
     parsed_targets,
     refuse_case,
     run_options,
-    same_words,
     target_option,
 )
 
 if TYPE_CHECKING:
     from probe.sweep.printing import Output
-    from probe.ui.answers.examine import Diagnosis, Learned
+    from probe.ui.answers.examine import Learned
     from probe.ui.answers.first_difference import Walked
 
 REPORT = "Write a verified bug report of the first operation that differs into DIR."
@@ -52,12 +50,12 @@ def running_model(out: Output, what: str) -> Iterator[Reporter]:
         yield tell
 
 
-def give_of_model(answer: Any, out: Output, after: Sequence[tuple[str, str]] = ()) -> None:
+def give_of_model(answer: Any, out: Output) -> None:
     """Prints an answer; values are asked of the model once more, and what it prints then goes to
     stderr."""
     with redirect_stdout(sys.stderr):
         answer_json, text = answer.report(), "" if out.as_json else answer.shown()
-    out.give(answer_json, lambda: text, after)
+    out.give(answer_json, lambda: text)
 
 
 WHAT = (
@@ -128,8 +126,7 @@ def examine(
         diagnosis = answers.examine(model, ask=ask, **options, **how)
         report = diagnosis.report() if out.as_json else {}
     ended = f"; ended early: {diagnosis.ended}" if diagnosis.ended else ""
-    after = _next_questions(run, diagnosis) if options["target"] is None else []
-    out.give(report, lambda: f"{diagnosis.asked}{ended}", after)
+    out.give(report, lambda: f"{diagnosis.asked}{ended}")
     if diagnosis.ended == "interrupted":
         return INTERRUPTED
     return out.status(diagnosis.found.finding)
@@ -144,11 +141,7 @@ LEFT_SIZE = (
     "The batch or length of the left run. Of a schedule: chunks:C[+overlap:K], "
     "tiles:HxW[+overlap:K], prefix:P; with a state stream:C, cached:P+1*N, draft:D."
 )
-SIZES = "Batches or lengths to compare with --against: which of them give the same bits?"
-BY = (
-    "How --sizes are compared. bits: on these inputs; order: by the orders of all sums, which "
-    "holds for all finite inputs."
-)
+SIZES = "Of a schedule, further sizes of pieces: which of them have the bits of the whole?"
 TRUST = (
     "Allow what runs code: a model file with code of its own (a pickled PyTorch module, a Keras "
     "Lambda layer, custom Keras classes); of two recordings their operations, which are run again "
@@ -169,7 +162,6 @@ TRUST = (
     "The same of the right run. If not given: all of --inputs; the whole model.",
 )
 @option("--sizes", "1..8", SIZES)
-@option("--by", "WHAT", BY, default="bits")
 @run_options(trust=TRUST)
 @option("--against-target", "U", "A different target for the right run, in its own process.")
 @option("--report", "DIR", REPORT)
@@ -208,7 +200,7 @@ def diff(
 
     require_unwritten("report", report)
     if right is not None:
-        words = ("vary", "at", "against", "sizes", "by", "inputs", "shapes", "seed", "target")
+        words = ("vary", "at", "against", "sizes", "inputs", "shapes", "seed", "target")
         for name in filter(on_command_line, (*words, "against_target")):
             why = "two recordings hold their own inputs and targets"
             raise InputError(name, "(given)", why, "leave it out")
@@ -227,7 +219,6 @@ def give_compared(
 ) -> int:
     """Compares two runs of a model, or one in pieces with the whole, as ``two`` says: the exit
     status."""
-    from probe.case.arguments import optional_number
     from probe.ui.answers.first_difference import Walked
     from probe.ui.answers.network import compared_runs
     from probe.ui.answers.two_runs import GivenModel, refuse_report
@@ -242,49 +233,10 @@ def give_compared(
     if not isinstance(answer, Walked):
         give_of_model(answer, out)
         return out.status(answer.finding)
-    after = list[tuple[str, str]]()
-    if not any(targets) and answer.verdict == "equal" and two["at"] is not None:
-        sizes, against = two["sizes"], optional_number("against", two["against"])
-        if sizes is None and against is not None and against > 2:
-            again = f"probe diff {same_words()} --sizes 1..{against - 1}"
-            after.append((again, "looks for sizes that give different bits"))
-        if two["by"] != "order":
-            listed = ",".join(map(str, sizes or [two["at"]]))
-            again = f"probe diff {same_words('sizes', 'by')} --sizes {listed} --by order"
-            after.append((again, "compares the orders of all sums, for all finite inputs"))
-        after.append(OTHER_TARGETS)
-    return give_two_runs(answer, report, out, after)
+    return give_two_runs(answer, report, out)
 
 
-def _next_questions(run: ModelRun, diagnosis: Diagnosis) -> list[tuple[str, str]]:
-    """What to ask next where the outputs agree, each with what it does."""
-    from probe.ui.answers.examine import BATCH, has_padding
-
-    inputs = diagnosis.found.inputs
-    if diagnosis.found.verdict != "equal" or inputs is None:
-        return [OTHER_TARGETS] if diagnosis.found.verdict == "equal" else []
-    again = f"probe {same_words('ask', 'at', 'against')}"
-    if diagnosis.ask == "padding":
-        todo = "asks one sample alone against the same one in a batch"
-        return [(again, todo), OTHER_TARGETS]
-    questions = list[tuple[str, str]]()
-    if has_padding(inputs[1]):
-        todo = "asks a sample alone against the same one padded"
-        questions.append((f"{again} --ask padding", todo))
-    at, count = (max((a.shape[0] for a in side.values() if a.ndim), default=1) for side in inputs)
-    if run.inputs is None and not run.shapes:
-        todo = "asks a larger batch: libraries choose kernels by size"
-        questions.append((f"{again} --against {max(2 * count, BATCH)}", todo))
-    if at < count:
-        two = f"probe diff {same_words('ask', 'at', 'against')} --vary batch --at {at}"
-        todo = "compares the orders of all sums, for all finite inputs"
-        questions.append((f"{two} --against {count} --sizes {at} --by order", todo))
-    return questions
-
-
-def give_two_runs(
-    walked: Walked, report: Path | None, out: Output, after: Sequence[tuple[str, str]] = ()
-) -> int:
+def give_two_runs(walked: Walked, report: Path | None, out: Output) -> int:
     """Prints what two runs came to, with its report where one is asked for: the exit status."""
     from probe.ui.answers.first_difference import DIFFERENT
 
@@ -305,7 +257,7 @@ def give_two_runs(
             why = why or "interrupted"
         elif written.no_case:
             out.note(f"the operation's own script, no case: {written.no_case}")
-    give_of_model(walked, out, after)
+    give_of_model(walked, out)
     if report is not None:
         out.note(f"no report was written: {why}" if why else f"wrote {report}")
     return NotReproduced.exit_code if failed else out.status(walked.finding)
@@ -371,15 +323,11 @@ PLAN = (
 @option("--value", None, "Value of the padding.", type=float, default=0.0)
 @option("--plan", "DIR", PLAN)
 @run_options()
-@option("--report", "DIR", REPORT)
 @option("--time", "5m", TIME)
-@option("--explain/--no-explain", None, "Find causes.", default=True)
 @target_option(default=None)
 @fail_on_option(finding=f"outputs that read valid data differ or are missing, {UNKNOWN}")
 @output_options
-def padding(
-    model: str, run: ModelRun, target: str | None, report: Path | None, out: Output, **pads: Any
-) -> int:
+def padding(model: str, run: ModelRun, target: str | None, out: Output, **pads: Any) -> int:
     """Finds the shortest padded lengths (or numbers of rows) at which a model keeps its bits.
 
     \b
@@ -391,25 +339,16 @@ def padding(
     the orders of its sums; an operation that prevents a proof, or every shorter length, is named.
     With --target of a different library, release or processor the whole file is run there.
     """
-    from probe.case.arguments import require_unwritten
     from probe.ui.answers import network as answers
-    from probe.ui.answers.two_runs import refuse_report
 
-    require_unwritten("report", report)
     if not (pads["fixed"] or pads["lengths"] or pads["plan"] or run.inputs):
         why, todo = "the size to compare with is not given", "give --fixed N, or --inputs FILE.npz"
         raise InputError("fixed", "(none)", why, todo)
-    if report is not None:
-        refuse_report(report, model, filter(None, [target]))
     pads |= run.arguments()
     with running_model(out, "padding") as tell:
         where = target or answers.DEFAULT_TARGET
         answer = answers.network(model, where, progress=tell.say, **pads)
-    if report is not None and answer.walked is not None:
-        return give_two_runs(answer.walked, report, out)
     give_of_model(answer, out)
-    if report is not None:
-        out.note("no report was written: no shorter padded length changes bits")
     return out.status(answer.finding)
 
 

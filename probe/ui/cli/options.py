@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -72,10 +71,6 @@ class Words(click.Command):
             if words or param.name in TARGETS:
                 # click takes it with each option; here one place serves all commands
                 param._custom_shell_complete = _completions
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[TYPED] = [*args]
-        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         own: list[tuple[str, str]] = []
@@ -210,29 +205,6 @@ def sized_case(words: Mapping[str, str]) -> Case:
     from probe.case.case import require_length
 
     return require_length(case_of_words(words))
-
-
-# Where a command keeps its words, and options that no command after it has.
-TYPED, ENDS = "probe.typed", ("as_json", "verbose", "fail_on", "folder", "report", "time")
-
-
-def same_words(*leave_out: str) -> str:
-    """The words of this command for the next one: without options that only say how it ends, and
-    those of ``leave_out``, by the names that commands get them under."""
-    context = click.get_current_context()
-    flags = {flag: param for param in context.command.params for flag in param.opts}
-    again, words = list[str](), iter(context.meta[TYPED])
-    for word in words:
-        param = flags.get(word.partition("=")[0])
-        alone = param is None or "=" in word or getattr(param, "is_flag", False)
-        option = [word] if alone else [word, next(words)]
-        if param is None or param.name not in (*ENDS, *leave_out):
-            again += option
-    return shlex.join(again)
-
-
-# The next command where nothing differs.
-OTHER_TARGETS = "probe targets", "lists libraries and switches, which may add differently"
 
 
 def flag_of(name: str) -> str:

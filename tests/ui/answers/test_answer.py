@@ -178,7 +178,6 @@ def test_wrong_input_is_an_input_error():
         "length=None: the order depends": lambda: probe.order(CASE, "reference"),
         r"lengths=5..x: '5..x' is not a number or a range": lambda: probe.sweep(CASE, "5..x"),
         "fixed=8: it compares padded": lambda: probe.network(sum, vary="batch", at=1, fixed=8),
-        "by=order: padding compares": lambda: probe.network(sum, fixed=8, by="order"),
         "by=bytes: unknown": lambda: probe.sweep(CASE, [5, 9], "reference", by="bytes"),
         "kernels=every: unknown": lambda: probe.explain(CASE, "reference", 5, 9, kernels="every"),
         "against=None: there is nothing": lambda: probe.reproduce(CASE, "reference", 9, out="x"),

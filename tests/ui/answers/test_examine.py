@@ -282,21 +282,6 @@ def test_padding_is_where_the_mask_says_whichever_of_its_numbers_hides() -> None
         assert batch.found.examined == len(batch.found.operations)
 
 
-def test_where_the_outputs_agree_the_next_question_is_offered(module, capsys):
-    (module / "alike.py").write_text("import torch\nnet = torch.nn.ReLU()\n")
-    x = np.ones((4, 3), np.float32)
-    np.savez("full.npz", x=x)
-    np.savez("ends.npz", x=x * [[1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 1, 1]])
-    for inputs, first in (
-        ("full.npz", "diff alike:net --inputs full.npz --vary batch --at 1 --against 4"),
-        ("ends.npz", "alike:net --inputs ends.npz --ask padding"),
-    ):
-        assert shell.run(["alike:net", "--inputs", inputs]) == 0
-        printed = capsys.readouterr().out
-        assert "0 of 12 outputs differ" in printed and "0 of 0" not in printed
-        assert f"next: probe {first}" in printed
-
-
 @pytest.mark.parametrize("shift", [1, 2, 3])
 def test_samples_that_read_each_other_are_no_rounding_and_no_size_fixes_them(shift):
     """The first sample's difference was rounding, and all eight were called so."""

@@ -1,4 +1,4 @@
-"""Two runs of one model: sizes compared by order, and the conditions that pin its bits."""
+"""Two runs of one model: padding beside a batch, and the conditions that pin its bits."""
 
 import json
 from pathlib import Path
@@ -7,46 +7,11 @@ import numpy as np
 import pytest
 
 import probe
-from probe.case.errors import InputError, TimeOver
-from probe.order.semantics import Each, Unknown
-from probe.record.recorders.ndarray import operation
+from probe.case.errors import InputError
 from probe.targets.target import Target
-from probe.ui.answers import two_runs
 from probe.ui.answers.two_runs import GivenModel
 from probe.ui.answers.two_runs import bisect as of_model
 from probe.ui.cli import shell
-
-NOT_PROVED = "whether gelu gives the same bits at every position is not proved"
-ODD = "it is unknown what it computes"
-
-
-@pytest.mark.parametrize(("meaning", "why"), [(Unknown("odd"), ODD), (Each("gelu"), NOT_PROVED)])
-def test_what_is_in_the_way_of_orders_is_named_with_what_is_not_proved(meaning, why):
-    wave = operation("wave", meaning)(lambda x: np.asarray(x) * np.float32(0.5))
-    rows = np.random.default_rng(3).standard_normal((8, 4)).astype(np.float32)
-    words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": rows}, "by": "order"}
-    (two,) = probe.network(lambda x: wave(x), sizes=[2], **words).to_json()["sizes"]
-    assert (two["by_order"], two["in_the_way"]) == ("unknown", "wave") and why in two["why"]
-
-
-def test_what_is_known_of_sizes_stays_when_the_time_is_over(monkeypatch):
-    """The comparison of the two runs itself was lost, and the answer "no answer yet"."""
-    rows = np.random.default_rng(3).standard_normal((8, 4)).astype(np.float32)
-    calls, compare = [], two_runs.compare_and_explain
-
-    def compared(*args, **words):
-        calls.append(args)
-        if len(calls) > 1:
-            raise TimeOver("the 12 s of --time were over")
-        return compare(*args, **words)
-
-    monkeypatch.setattr(two_runs, "compare_and_explain", compared)
-    words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": rows}, "time": "1h"}
-    found = probe.network(lambda x: np.tanh(x), sizes=[2, 3, 4], **words)
-    assert found.verdict == "equal" and [size["at"] for size in found.to_json()["sizes"]] == [2]
-    why = "sizes from 3 on were not compared: the 12 s of --time were over"
-    assert why in found.to_json()["notes"]
-
 
 MODULE = """
 import itertools

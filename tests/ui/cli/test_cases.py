@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import shlex
 import signal
 import subprocess
 import sys
@@ -49,34 +48,6 @@ def test_an_order_is_explained_and_shown_in_full(capsys):
     assert "2 of 2 outputs differ, up to " in text and ": order; replayed 2 of 2" in text
     assert "= the library's bits" in text and "← order" in text and "2 ───┴─┐" in text
     assert shell.run([*command.split(), "--fail-on", "differing"]) == 1
-
-
-def next_of(text):
-    """The commands that an explanation ends with, as words."""
-    lines = [line for line in text.splitlines() if line.startswith("next: probe ")]
-    return [shlex.split(line.removeprefix("next: probe "), comments=True) for line in lines]
-
-
-def test_the_next_commands_are_those_of_the_same_case(capsys):
-    assert shell.run(f"explain {CASE} --length 6 --against 20 --target {SWITCHES}".split()) == 0
-    text = capsys.readouterr().out
-    report, remedies = next_of(text)
-    assert report[0] == "report" and report[-2:] == ["--out", "report"]
-    assert shell.run(["explain", *report[1:-2]]) == 0  # the same runs
-    assert capsys.readouterr().out == text
-    assert remedies[0] == "fix" and "--length" not in remedies
-    assert remedies[remedies.index("--lengths") + 1] == "6,20"
-    dense = "explain --op dense --in-channels 9 --at 1 --against 3 --target reference"
-    assert shell.run(dense.split()) == 0
-    text = capsys.readouterr().out
-    assert " left: batch 1 on reference\n" in text and "length" not in text
-    assert [words[0] for words in next_of(text)] == ["fix", "targets"]
-
-
-def test_the_next_commands_of_a_pool_take_pools(capsys):
-    pool = "--op avg_pool1d --kernel 3 --operands cancel --target reference"
-    assert shell.run(f"explain {pool} --at 6 --against 20".split()) == 0
-    assert [words[0] for words in next_of(capsys.readouterr().out)] == ["targets"]
 
 
 @pytest.mark.parametrize(("algorithm", "cause"), [("fused", "rounding"), ("pairwise", "order")])

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
 
-import click
 import pytest
 
 import probe
@@ -88,7 +86,7 @@ BAD = {
     "bisect a:f --between numpy,threads=1 --and numpy --in-channels 5": "leave out --in-channels",
     "fix a:f --lengths 1,2 --case x.json": "defines what is computed; leave out --case",
     "bisect --op matmul --between numpy,threads=1 --and numpy --shape x=3": "a case generates",
-    "diff a:f --vary batch --at 1 --by order": "by=order: it says how --sizes are compared",
+    "diff a:f --vary batch --at 1 --sizes 2": "sizes=[2]: it is for a model in pieces",
     "check lock a:f --shape 8x3 --seed x": "seed=x: ",
     "report --op sum --at 5 --against 9 --out x --keep --most 5": "most=5: --keep tries no",
     "report emulate --op sum --length 9 --out x.py --vary batch": "vary=batch: there is no second",
@@ -236,22 +234,6 @@ def test_numbers_that_start_with_a_dash_are_values(capsys):
     joined = [f"{name}={value}" for name, value in zip(given[::2], given[1::2], strict=True)]
     status, out, _ = ran(capsys, "sweep", *CONV, *joined, *words[8:])
     assert status == 0 and json.loads(out)["case"] == case
-
-
-def test_the_next_command_has_the_words_of_this_one():
-    said = []
-
-    @click.command(cls=options.Words)
-    @click.argument("model")
-    @options.run_options()
-    @options.option("--at", "A", "A size.")
-    @options.output_options
-    def asked(model, run, at, out):
-        said.append(options.same_words("at"))
-
-    words = "m:f --seed 4 --at=1 --trust --json --shape 'a b=8x96' --at 2"
-    asked.main(shlex.split(words), standalone_mode=False)
-    assert said == ["m:f --seed 4 --trust --shape 'a b=8x96'"]
 
 
 def test_ctrl_c_ends_with_130(capsys, monkeypatch):

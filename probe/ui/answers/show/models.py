@@ -48,7 +48,6 @@ def walked(answer: Walked) -> RenderableType:
         ", ".join(f"{count:,} {name}" for name, count in answer.classes.items()),
         second,
         answer.outcome("--report DIR"),
-        *filter(None, [answer.same_bits()]),
         *(f"note: {note}" for note in difference.notes),
     ]
     unknown = answer.unknown()
@@ -194,8 +193,6 @@ def padded_model(padded: Padded) -> RenderableType:
         parts += ["", f"{text}, {failed}"]
         parts += [f"not all sizes were tried: {plan.over}"] if plan.over else []
         parts += [f"assumed: {assumption}" for assumption in plan.assumed]
-    if padded.walked is not None:
-        parts += ["", "The run that differs, operation by operation:", walked(padded.walked)]
     if padded.written:
         parts += ["", f"written: {', '.join(padded.written)}"]
     return Group(*parts)
