@@ -1,10 +1,9 @@
 """Draws random cases, asks ``probe fix sizes``, and holds its promises against direct calls.
 
-A promise is a set of sizes at which every row is said to add alike: a class, the sizes of the
-floor up to which all were run, the pieces that calls may be cut into. Operands repeat, so that
-one window stands at many places of a call and in calls of all sizes. The library's own calls
-(``referee``), at every size of the promise, must give it the same bits at all of them. Sizes that
-are only expected to be in a class are counted apart: they are no promise.
+A promise is a set of sizes at which every row is said to add alike: a class, and the sizes of the
+floor up to which all were run. Operands repeat, so that one window stands at many places of a call
+and in calls of all sizes. The library's own calls (``referee``), at every size of the promise, must
+give it the same bits at all of them.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ SETS = ("cancel", "cancel", "normal", "cancel")
 
 UPTO = (9, 16, 33, 64, 100, 150, 200)
 SCANS = (None, None, None, 20)
-"""How many sizes are all run; None: as by default. With fewer, others are only expected."""
+"""How many sizes are all run; None: as by default."""
 
 MOST = 100_000_000
 """Products of one set of operands at all sizes."""
@@ -146,8 +145,8 @@ def held(asked: Asked, session: AnySession, referee: Referee) -> Row:
         session, asked.case, asked.upto, vary=asked.vary, scanned=asked.scan
     )
     told = Switching(found).report()
-    sure, likely = promises(told)
-    broken, compared = contradicted(asked, [*sure, *likely], referee)
+    sure = promises(told)
+    broken, compared = contradicted(asked, sure, referee)
     return {
         "classes": len(told["classes"]),
         "sizes": len(set().union(*sure)),
@@ -155,25 +154,17 @@ def held(asked: Asked, session: AnySession, referee: Referee) -> Row:
         "step": told["floor"]["step"],
         "sets": told["sets"],
         "compared": compared,
-        "false": len(set().union(*broken[: len(sure)])),
-        "expected": len(set().union(*likely) - set().union(*sure)),
-        "unexpected": len(set().union(*broken[len(sure) :]) - set().union(*sure)),
+        "false": len(set().union(*broken)),
     }
 
 
-def promises(told: Mapping[str, Any]) -> tuple[list[set[int]], list[set[int]]]:
-    """Returns sets of sizes said to add alike, as ``probe fix sizes --json`` tells them: those
-    promised, and with them those expected."""
+def promises(told: Mapping[str, Any]) -> list[set[int]]:
+    """Returns sets of sizes said to add alike, as ``probe fix sizes --json`` tells them."""
     sure = [_sizes(one["sizes"]) for one in told["classes"]]
-    likely = [
-        mine | _sizes(one["expected"]) for mine, one in zip(sure, told["classes"], strict=True)
-    ]
     floor = told["floor"]
     if floor["size"] is not None:
         sure.append(set(range(floor["size"], floor["run_to"] + 1, floor["step"])))
-        if floor["pieces"] is not None:
-            sure.append(set(range(floor["pieces"][0], floor["pieces"][1] + 1)))
-    return sure, likely
+    return sure
 
 
 def _sizes(spans: Iterable[tuple[int, int, int]]) -> set[int]:

@@ -9,8 +9,7 @@ Conditions: two targets of one library differ in the release, the device, and ea
 the newest instructions, a library inside the library). Starting from the second target, sets of the
 first one's conditions are taken over, the smaller sets first, until the first one's results return.
 
-What is asked in the searches is a function: they know nothing of what is run. No store is imported
-here, so that an environment without one can look for the cause of changed bits.
+What is asked in the searches is a function: they know nothing of what is run.
 """
 
 from __future__ import annotations
@@ -19,22 +18,20 @@ import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from probe.case import operands
 from probe.case.case import Case
 from probe.case.errors import InputError, TargetError
 from probe.case.floats import to_bits
+from probe.sizes.marks import SizeSearch
 from probe.targets import budget, installation
 from probe.targets.launch import AnySession, open_session
-from probe.targets.progress import VOICE, Count, Say, silent
+from probe.targets.progress import VOICE, Say, silent
 from probe.targets.runtimes import environments
 from probe.targets.runtimes.environments import release_numbers
 from probe.targets.runtimes.packages import RELEASED
 from probe.targets.target import Target
-
-if TYPE_CHECKING:
-    from probe.sweep.store import Store
 
 ASSUMPTION = "only one change happened between the two releases"
 
@@ -102,28 +99,25 @@ def first_change(releases: Sequence[str], ask: Callable[[str], ReleaseStep]) -> 
     """Searches ``releases``, ascending, both ends included; ``ask`` is called once for each tried.
 
     A release that can't be run is replaced by its nearest neighbour. Needs about log2(n) + 2
-    questions. InputError: an end can't be run.
+    questions where one thing changed. InputError: an end can't be run.
     """
-    steps: dict[str, ReleaseStep] = {}
-    ends = [steps.setdefault(version, ask(version)) for version in (releases[0], releases[-1])]
-    for end in ends:
-        if end.seen is None:
-            raise InputError("release", end.version, end.why, "take a different release")
-    if ends[0].seen == ends[1].seen:
-        return ReleaseChange(None, None, list(steps.values()))
-    low, high = 0, len(releases) - 1
-    while left := [at for at in range(low + 1, high) if releases[at] not in steps]:
-        # the nearest to the middle that was not tried: a release that can not run has neighbours
-        middle = min(left, key=lambda at: abs(2 * at - low - high))
+    steps, last = list[ReleaseStep](), len(releases) - 1
+
+    def seen(place: int) -> str | None:
         step = None
-        with budget.Ending():  # the change lies between the two releases that enclose it so far
-            step = steps.setdefault(releases[middle], ask(releases[middle]))
-        if step is None:
-            break
-        if step.seen is None:
-            continue
-        low, high = (middle, high) if step.seen == ends[0].seen else (low, middle)
-    return ReleaseChange(releases[low], releases[high], list(steps.values()))
+        # the change lies between the two releases that enclose it so far
+        with budget.Ending(place not in (0, last)):
+            step = ask(releases[place])
+            steps.append(step)
+        if step is not None and step.seen is None and place in (0, last):
+            raise InputError("release", step.version, step.why, "take a different release")
+        return None if step is None else step.seen
+
+    search = SizeSearch(seen)
+    if search.mark(0) == search.mark(last):
+        return ReleaseChange(None, None, steps)
+    before, after = search.bisect(0, last)[0]
+    return ReleaseChange(releases[before], releases[after], steps)
 
 
 def smallest(every: Sequence[T], returns: Callable[[Sequence[T]], bool]) -> list[list[T]]:
@@ -236,7 +230,8 @@ def search_conditions(
     return Conditions(left.text, right.text, sets, steps, untested)
 
 
-WHAT = ("bits", "order", "stability")
+WHAT = ("bits", "order")
+UNSTEADY = "it does not repeat its own bits"
 
 
 def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> list[str]:
@@ -264,30 +259,25 @@ def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> 
 
 @dataclass
 class ReleaseQuestion:
-    """The question for every release, with stored answers: see :func:`first_change`.
+    """What a target shows, and a release of it: see :func:`first_change`.
 
-    ``what``: ``bits`` of all outputs at ``lengths``, ``order``: how each is added there, or
-    ``stability``: which of the lengths differ from the longest. ``keep``: what is installed stays.
-    ``about``: how many releases the search is likely to ask; 0: not known. ``count``: those asked.
+    ``what``: ``bits`` of all outputs at ``lengths``, or ``order``: how each is added there.
+    ``keep``: what is installed stays.
     """
 
     case: Case
     target: Target
     lengths: Sequence[int]
     what: str
-    store: Store | None = None
     keep: bool = True
     tell: Say = field(default=silent)
-    about: int = 0
-    count: Count = field(default_factory=lambda: Count("releases"))
 
     def __call__(self, version: str) -> ReleaseStep:
         """Installs the release if it is missing, and runs the question on it."""
         where = self.target.with_(version=version)
         here = installation.is_there(where)
         doing = f"{'measuring' if here else 'installing and measuring'} {where.text}"
-        of = f" (release {self.count.done + 1} of about {self.about})" if self.about else ""
-        self.tell(doing + of)
+        self.tell(doing)
         try:
             with VOICE.doing(doing):
                 installation.install_target(where)
@@ -295,8 +285,6 @@ class ReleaseQuestion:
         except TargetError as error:
             return ReleaseStep(version, None, why=error.why, installed=not here)
         finally:
-            # more are asked than expected where releases can't be run
-            self.count.set(self.count.done + 1, max(self.about, self.count.done + 1))
             if not here and not self.keep and environments.find_environment(where.name, version):
                 installation.remove_installed(where)
         return ReleaseStep(version, seen, says, installed=not here)
@@ -305,56 +293,23 @@ class ReleaseQuestion:
         """Returns what a target shows, as a short hash, and in words. TargetError."""
         session = open_session(where)
         try:
-            return self._ask(session)
+            session.start()
+            return self._bits(session) if self.what == "bits" else self._orders(session)
         finally:
             session.close()
 
-    def _ask(self, session: AnySession) -> tuple[str, str]:
-        """Returns what it shows, as a short hash, and in words."""
-        unstable, run_id = self._swept(session)
-        if self.what == "stability":
-            said = ", ".join(f"{at}" for at in unstable) or "none"
-            return _short_hash(said), f"lengths that differ from {max(self.lengths)}: {said}"
-        session.revive()  # it may be that all of it was stored before
-        return self._bits(session) if self.what == "bits" else self._orders(session, run_id)
-
-    def _orders(self, session: AnySession, run_id: str) -> tuple[str, str]:
+    def _orders(self, session: AnySession) -> tuple[str, str]:
         from probe.sizes import by_order
 
         sweep = by_order.sweep_by_order(session, self.case, self.lengths)
         budget.require_time()  # a part of the lengths is no release's answer
-        rows = sweep.rows(run_id)
-        for table, table_rows in rows.items():
-            if self.store is not None:
-                self.store.append(table, table_rows)
+        if any(value.refusal == "nondeterministic" for value in sweep.every):
+            raise TargetError(session.target.text, "error", UNSTEADY)
         keys = ("at", "order_id", "rounding_id", "ranges")
-        shown = sorted(str([row.get(key) for key in keys]) for row in rows["reveals"])
+        shown = sorted(str([row.get(key) for key in keys]) for row in sweep.rows("")["reveals"])
         return _short_hash("\n".join(shown)), " and ".join(
             tree.text for tree, _ in sweep.summations
         )
-
-    def _swept(self, session: AnySession) -> tuple[list[int], str]:
-        """Returns lengths that differ from the longest, and the run under which it is stored."""
-        from probe.sweep.bits import sweep_cases
-
-        summary = sweep_cases(
-            [self.case],
-            [session.target],
-            self.lengths,
-            store=self.store,
-            experiment="bisect",
-            opens=lambda _: session,
-            close=False,
-            whole={self.case: self.lengths},
-        )
-        swept = summary.targets[session.target.text]
-        if swept.failures:
-            worst = swept.failures[0]
-            raise TargetError(swept.target, worst.kind, worst.message)
-        if swept.nondeterministic:
-            at = f"at {swept.nondeterministic} of {len(self.lengths)} lengths"
-            raise TargetError(swept.target, "error", f"it does not repeat its own bits {at}")
-        return sorted({run.at for run in swept.differences}), str(swept.run_id)
 
     def _bits(self, session: AnySession) -> tuple[str, str]:
         digest, last = hashlib.sha256(), ""
@@ -363,7 +318,11 @@ class ReleaseQuestion:
         session.request({"do": "load", "key": "case", "spec": self.case.spec()}, arrays)
         for length in self.lengths:
             run = {"do": "run", "key": "case", "at": {"length": length}}
-            bits = to_bits(session.request(run)[1]["y"], self.case.dtype).reshape(-1)
+            bits, again = (
+                to_bits(session.request(run)[1]["y"], self.case.dtype).reshape(-1) for _ in range(2)
+            )
+            if bits.tobytes() != again.tobytes():
+                raise TargetError(session.target.text, "error", UNSTEADY)
             digest.update(bits.tobytes())
             last = f"length {length}: {' '.join(f'{value:#x}' for value in bits[:4].tolist())}"
         return digest.hexdigest()[:12], last
@@ -384,18 +343,15 @@ def bisect_releases(
 ) -> ReleaseChange:
     """Returns the first release after ``left`` that shows something else than it.
 
-    ``how``: ``store``, ``keep`` and ``tell``, as of :class:`ReleaseQuestion`.
+    ``how``: ``keep`` and ``tell``, as of :class:`ReleaseQuestion`.
     ``left`` and ``right``: one target at two releases, in either order. ``lengths``: two or more.
     Costs an installation of about a minute and 0.5 GB for each release run: log2(n) + 2 of them.
-    Errors: InputError; StoreError.
+    Errors: InputError.
     """
     if what not in WHAT:
         raise InputError("what", what, "there is no such choice", f"use {' or '.join(WHAT)}")
     between = releases_between(left, right, releases)
-    about = min(len(between), 2 + (len(between) - 1).bit_length())
-    with VOICE.counted("releases", about) as count:
-        question = ReleaseQuestion(case, left, lengths, what, about=about, count=count, **how)
-        return first_change(between, question)
+    return first_change(between, ReleaseQuestion(case, left, lengths, what, **how))
 
 
 def only_releases(left: Target, right: Target) -> bool:
@@ -415,7 +371,7 @@ def bisect_conditions(
     """Returns the smallest sets of ``left``'s conditions that bring its results back on ``right``.
 
     ``what``: as of :class:`probe.sizes.bisection.ReleaseQuestion`; ``lengths``: two or
-    more. Costs a start of the library for each set that is tried. Errors: InputError; StoreError.
+    more. Costs a start of the library for each set that is tried. Errors: InputError.
     """
     if what not in WHAT:
         raise InputError("what", what, "there is no such choice", f"use {' or '.join(WHAT)}")

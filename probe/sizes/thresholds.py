@@ -4,15 +4,13 @@ The size is the length, or the batch (of a dense layer: its rows); what is said 
 the rows of a call holds of batches and their samples. A row is a place of what is varied: a row of
 a dense layer, a sample of a batch, an output position along the length.
 
-All small sizes are run, then sizes are bisected by their *interior*, the summation of most outputs
-of a call; the *tail*, what is left over behind the last full packet, follows the length's remainder
-and is kept apart. Between two lengths with the same interior no change is assumed, and between two
-with different ones only one; both are checked at random lengths, and what contradicts is reported
-and looked into.
+All small sizes are run, then sizes are searched (``marks``) by their *interior*, the summation of
+most outputs of a call. Between two lengths with the same interior no change is assumed, and between
+two with different ones only one; both are checked at random lengths, and what contradicts is
+reported and looked into.
 
 Sizes at which some rows add differently than others are in no class. A class holds the sizes that
-were run, and no other: nothing proves a period of a library beyond the sizes that show it. Sizes
-between two that were run, with the same remainder by that period, are listed apart, as expected.
+were run, and no other: nothing proves a period of a library beyond the sizes that show it.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -32,11 +31,12 @@ from probe.case.errors import InputError, TargetError
 from probe.order.summation import Summation
 from probe.order.tree import order_name, short_formula
 from probe.order.window import axis_of
-from probe.sizes.recognition import ALL, MIXED, ROWS, SAMPLES, SHORT, UNKNOWN, Pattern, Recogniser
+from probe.sizes.marks import SizeSearch, doubled
+from probe.sizes.recognition import ALL, MIXED, ROWS, SAMPLES, SHORT, Pattern, Recogniser
 from probe.sweep.printing import counted, ranges
 from probe.targets import backends, budget, machine
 from probe.targets.launch import AnySession
-from probe.targets.progress import VOICE, Say
+from probe.targets.progress import VOICE, Say, silent
 from probe.targets.target import Target
 
 
@@ -60,13 +60,11 @@ class Thresholds:
     """What ``find_thresholds`` found.
 
     ``patterns``: of every size that was run; all of them up to ``scanned``. ``upto``: the largest
-    one, ``limited`` why it is not the one asked for. ``period``: of what all sizes of the scan show
-    from ``settled`` on; None: there is none up to 16. ``tails`` maps an interior to {remainder:
-    tail}, where lengths with that remainder by ``period`` all have this tail, as (kind, rows).
-    ``assumed`` and ``checked`` say what stands behind switches found by bisection; ``violations``
-    what contradicted it. ``vary``: ``length`` or ``batch``, whose sizes all of these are then.
-    ``threads``: how many the library took, None where it doesn't say; with a different number all
-    of this can be different.
+    one, ``limited`` why it is not the one asked for. ``period``: of what the upper half of the scan
+    shows; None: there is none up to 16. ``assumed`` and ``checked`` say what stands behind switches
+    found by bisection; ``violations`` what contradicted it. ``vary``: ``length`` or ``batch``,
+    whose sizes all of these are then. ``threads``: how many the library took, None where it doesn't
+    say; with a different number all of this can be different.
     """
 
     case: Case
@@ -77,12 +75,10 @@ class Thresholds:
     threads: int | None = None
     patterns: dict[int, Pattern] = field(default_factory=dict)
     scanned: int = 0
-    settled: int = 1
     upto: int = 0
     limited: str = ""
     period: int | None = None
     switches: list[Switch] = field(default_factory=list)
-    tails: dict[int, dict[int, tuple[tuple[int, int], ...]]] = field(default_factory=dict)
     assumed: list[str] = field(default_factory=list)
     checked: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
@@ -125,10 +121,6 @@ class Thresholds:
                 for switch in self.switches
             ],
             "period": self.period,
-            "tails": {
-                str(kind): {str(rest): [list(run) for run in tail] for rest, tail in tails.items()}
-                for kind, tails in self.tails.items()
-            },
             "elsewhere": {length: rows for length, rows in elsewhere.items() if rows},
             "kinds": [list(kind if len(set(kind)) > 1 else kind[:1]) for kind in known.kinds],
             "orders": [
@@ -190,12 +182,10 @@ WORK = 10_000_000_000
 A_CALL = 400_000
 # Random lengths in every interval of the grid.
 CHECKS = 2
-# The longest period of tails that is looked for.
+# The longest period that is looked for.
 LONGEST_PERIOD = 16
 # Times that a period is seen before it is one: 38, 39 and 40 agree where every third size is alike.
 PERIODS = 3
-# Sizes of one interval of the grid that are run where its interior changes again and again.
-MOST_RUN = 400
 
 
 def find_thresholds(
@@ -205,18 +195,16 @@ def find_thresholds(
     *,
     progress: Say | None = None,
     vary: str | None = None,
-    **limits: Any,
+    scanned: int | None = None,
 ) -> Thresholds:
     """Returns the lengths up to ``upto`` at which ``case`` on a started session changes its
     summations.
 
     ``vary``: ``length``, or ``batch`` (then the case's length is set); None: the length, of a dense
-    layer the batch.
-
-    ``limits``: see :class:`_Search`. All short lengths are run, then they double, intervals whose
-    ends differ are bisected, and random lengths are run in each. ``progress(text)`` before each
-    run. Calls of more than 4 million outputs are looked at in some rows only: both
-    ends, the middle and scattered ones.
+    layer the batch. ``scanned``: that many of the shortest lengths are all run; None: 64, and as
+    many more as cost little (``WORK``). Then they double, intervals whose ends differ are bisected,
+    and random lengths are run in each. ``progress(text)`` before each run. Calls of more than 4
+    million outputs are looked at in some rows only: both ends, the middle and scattered ones.
 
     A length costs 9 calls of the operator (25 for sums of up to 32 products), and half as many for
     every way in which windows meet padding; more only where a summation is met that was not known.
@@ -244,7 +232,10 @@ def find_thresholds(
     known = Recogniser(session, case, vary)
     threads = threads_of(session.facts, session.target)
     result = Thresholds(case, session.target.text, known, first, vary, threads)
-    return _Search(session, result, progress, **limits).upto(upto)
+    begun = time.monotonic()
+    _ThresholdSearch(session, result, progress or silent).upto(upto, scanned)
+    result.seconds = time.monotonic() - begun
+    return result
 
 
 def shortest_size(case: Case, vary: str) -> int:
@@ -252,108 +243,87 @@ def shortest_size(case: Case, vary: str) -> int:
     return 1 if vary == "batch" else max(case.shortest_length, case.effective_kernel[-1])
 
 
-@dataclass
-class _Search:
-    """Runs sizes, each once, and keeps what was seen.
+class _ThresholdSearch:
+    """Runs the sizes of a case, and keeps in ``result`` what they show."""
 
-    ``scanned``: that many of the shortest lengths are all run; None: 64, and as many more as cost
-    little (``WORK``). ``checks``: random lengths, by ``seed``, that are run in each interval.
-    ``room``: bytes; lengths that need more are left out, which the result says. ``seconds``: no
-    length is begun after that time; None: no limit.
-    """
+    def __init__(self, session: AnySession, result: Thresholds, progress: Say) -> None:
+        self.session, self.result, self.progress = session, result, progress
+        self.search = SizeSearch(self._pattern, _same_interior, result.patterns)
 
-    session: AnySession
-    result: Thresholds
-    progress: Say | None
-    scanned: int | None = None
-    checks: int = CHECKS
-    seed: int = 0
-    room: int = MEMORY
-    seconds: float | None = None
-
-    def __post_init__(self) -> None:
-        self.begun, self.seen, self.stage = time.monotonic(), self.result.patterns, ""
-        self.rng, self.random = np.random.default_rng(self.seed), list[int]()
-
-    def upto(self, upto: int) -> Thresholds:
-        """Runs sizes from the first one on, and says what they show."""
+    def upto(self, upto: int, scanned: int | None) -> None:
         result, first = self.result, self.result.shortest
         reach = self._fitting(upto)
-        scanned, cost = self.scanned or SCANNED, 0
-        for size in range(first, reach + 1 if self.scanned is None else first):
-            if (cost := cost + self._cost(size)) > WORK:
-                break
-            scanned = max(scanned, size - first + 1)
-        result.scanned = min(reach, first + scanned - 1)
-        every = range(first, result.scanned + 1)
-        self.stage = f"part 1 of 2, {result.sizes} up to {result.scanned:,}"
-        for size in VOICE.counting(every, result.sizes):
-            self.run(size)
-        result.settled = first + len(every) // 2
-        # rows before the tail that add differently make a size mixed too, so they count
-        patterns = [self.seen.get(size) for size in every]
-        signs = [each and (each.interior, each.tail, each.elsewhere > 0) for each in patterns]
-        tails = [sign and sign[1:] for sign in signs]  # which a switch among them need not move
-        result.period = _period(signs) or _period(tails)
-        step = result.period or 1
-        # neighbours of the grid have one remainder by the period, so that their tails can be alike
-        grid = [result.scanned]
-        while grid[-1] + step <= reach:
-            double = min(2 * grid[-1], reach)
-            grid.append(grid[-1] + max(1, (double - grid[-1]) // step) * step)
-        self.stage = f"part 2 of 2, {result.sizes} up to {reach:,}"
+        result.scanned = self._scan_end(reach, scanned)
+        for size in VOICE.counting(range(first, result.scanned + 1), result.sizes):
+            self.search.mark(size)
+        kinds = [self._kind(size) for size in range(first, result.scanned + 1)]
+        mixed = [kind and kind == MIXED for kind in kinds]  # a switch need not move which are
+        result.period = _period(kinds) or _period(mixed)
+        # neighbours of the grid have one remainder by the period, so that they can be alike
+        grid = [*doubled(result.scanned, reach, result.period or 1)]
+        random = list[int]()
         for low, high in VOICE.counting([*pairwise(grid)], "ranges"):
-            if self.run(low) is None or self.run(high) is None:
+            if self.search.mark(low) is None or self.search.mark(high) is None:
                 break
-            self._interval(low, high, step)
-        self._assume(reach)
+            random += self._interval(low, high)
         # all sizes from the last switch to twice that, if they cost little: see ``floor``
         last = max((switch.at for switch in self._switches()), default=0)
         if result.scanned < last and 2 * last <= reach and last * self._cost(2 * last) <= WORK:
             for size in VOICE.counting(range(last, 2 * last + 1), result.sizes):
-                self.run(size)
-        self._conclude()
-        return result
+                self.search.mark(size)
+        result.upto, result.switches = max(result.patterns), self._switches()
+        self._assume(reach)
+        self._check(random)
+
+    def _pattern(self, size: int) -> Pattern | None:
+        """None if the target failed at a size, or time is up. TargetError: at the first size."""
+        result = self.result
+        if result.patterns and (why := budget.spent()):
+            result.limited = result.limited or why
+            return None
+        self.progress(f"{result.vary} {size:,}")
+        try:
+            # without the first size nothing is known
+            with budget.Ending(result.patterns):
+                return result.recogniser.pattern(size)
+        except TargetError as error:
+            if not result.patterns:
+                raise
+            result.failures.append(f"{result.vary} {size}: {error}")
+            self.session.revive()
+        return None
+
+    def _kind(self, size: int) -> int | None:
+        pattern = self.result.patterns.get(size)
+        return None if pattern is None else pattern.kind
+
+    def _scan_end(self, reach: int, scanned: int | None) -> int:
+        """The last of the short sizes that are all run."""
+        first, cost = self.result.shortest, 0
+        if scanned is not None:
+            return min(reach, first + scanned - 1)
+        last = min(reach, first + SCANNED - 1)
+        for size in range(first, reach + 1):
+            if (cost := cost + self._cost(size)) > WORK:
+                break
+            last = max(last, size)
+        return last
 
     def _fitting(self, upto: int) -> int:
         """The largest size that memory allows."""
-        result, allowed = self.result, self.room
+        result = self.result
 
         def needed(size: int) -> int:
             case = result.case.with_(**{result.vary: size})
             drawn = case.input_shape(), case.weight_shape
             return memory.need(drawn, [case.output_shape()], case.dtype)
 
-        if (most := needed(upto)) <= allowed:
+        if (most := needed(upto)) <= MEMORY:
             return upto
-        why = f"needs some {most >> 20} MiB, and {allowed >> 20} MiB are allowed"
+        why = f"needs some {most >> 20} MiB, and {MEMORY >> 20} MiB are allowed"
         result.limited = f"{result.vary} {upto} {why}"
-        low, high = result.shortest, upto
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if needed(middle) <= allowed else (low, middle)
-        return low
-
-    def run(self, size: int) -> Pattern | None:
-        """What was seen at a size; None if the target failed there or time is up."""
-        if size in self.seen:
-            return self.seen[size]
-        late = self.seconds is not None and time.monotonic() - self.begun > self.seconds
-        if self.seen and (why := f"stopped after {self.seconds:g} s" if late else budget.spent()):
-            self.result.limited = self.result.limited or why
-            return None
-        if self.progress:
-            self.progress(f"{self.stage}: {self.result.vary} {size:,}")
-        try:
-            # without the first size nothing is known
-            with budget.Ending(self.seen):
-                self.seen[size] = self.result.recogniser.pattern(size)
-        except TargetError as error:
-            if not self.seen:
-                raise
-            self.result.failures.append(f"{self.result.vary} {size}: {error}")
-            self.session.revive()
-        return self.seen.get(size)
+        ((fitting, _),) = SizeSearch(lambda n: needed(n) <= MEMORY).bisect(result.shortest, upto)
+        return fitting
 
     def _cost(self, size: int) -> int:
         """What a size costs, in products."""
@@ -361,53 +331,35 @@ class _Search:
         calls = 9 if case.summands > SHORT else 25
         return calls * (A_CALL + int(np.prod(case.output_shape(), dtype=object)) * case.summands)
 
-    def _interval(self, low: int, high: int, step: int) -> None:
-        """Runs random sizes between two of the grid, every other one of the grid's own remainder;
-        neighbours of that remainder whose interiors differ are bisected."""
-        result, drawn = self.result, self.rng.integers(low + 1, max(high, low + 2), self.checks)
+    def _interval(self, low: int, high: int) -> list[int]:
+        """Runs random sizes between two of the grid, every other one of the grid's own remainder,
+        which it returns; neighbours of that remainder whose interiors differ are bisected."""
+        result, search, step = self.result, self.search, self.result.period or 1
+        drawn = np.random.default_rng(low).integers(low + 1, max(high, low + 2), CHECKS)
+        random = []
         for number, size in enumerate(drawn.tolist()):
             size += 0 if number % 2 else (low - size) % step
-            if size not in self.seen and self.run(size) is not None:
-                self.random.append(size)
-
-        def changes() -> list[tuple[int, int]]:
-            alike = sorted(n for n in self.seen if low <= n <= high and (n - low) % step == 0)
-            return [
-                (before, after)
-                for before, after in pairwise(alike)
-                if self.seen[before].interior != self.seen[after].interior
-            ]
-
-        waiting, run = changes()[::-1], len(self.seen)
-        while waiting and len(self.seen) - run <= MOST_RUN:
-            before, after = waiting.pop()
+            if size not in search.marks and search.mark(size) is not None:
+                random.append(size)
+        changes = search.bisect(low, high, step)
+        for before, after in changes:
             if after - before <= step:  # less than a period apart: all between are run
                 for size in range(before + 1, after):
-                    self.run(size)
-                continue
-            # steps of the period keep the remainder
-            middle = before + max(1, (after - before) // (2 * step)) * step
-            if (between := self.run(middle)) is None:
-                continue
-            for end, pair in ((after, (middle, after)), (before, (before, middle))):
-                if between.interior != self.seen[end].interior:
-                    waiting.append(pair)
-        if len(changes()) > 1:
-            more = f"; {MOST_RUN} sizes of it were run, more may change" * bool(waiting)
+                    search.mark(size)
+        if len(changes) > 1:
             result.violations.append(
-                f"between {result.sizes} {low} and {high} the interior changes more than once{more}"
+                f"between {result.sizes} {low} and {high} the interior changes more than once"
             )
+        return random
 
     def _switches(self) -> list[Switch]:
         """Neighbours that were run whose interiors differ."""
-        switches, known = [], self.result.recogniser
-        for size in sorted(self.seen):
-            before, after = self.seen[size], self.seen.get(size + 1)
-            if after is not None and before.interior != after.interior:
-                causes = known.causes(before.interior, after.interior)
-                scanned = size < self.result.scanned
-                pair = before.interior, after.interior
-                switches.append(Switch(size, size + 1, *pair, causes, scanned))
+        switches, patterns = [], self.result.patterns
+        for before, after in self.search.changes(self.result.shortest, max(patterns)):
+            if after == before + 1:
+                pair = patterns[before].interior, patterns[after].interior
+                causes = self.result.recogniser.causes(*pair)
+                switches.append(Switch(before, after, *pair, causes, before < self.result.scanned))
         return switches
 
     def _assume(self, reach: int) -> None:
@@ -416,7 +368,7 @@ class _Search:
         said = [f"operands lie in memory as {result.case.layout}"] * laid
         said.append(f"{result.threads_text}; with a different number the classes can be different")
         said.append("operands are finite; `probe order window` tests what NaN gets into")
-        if any(not pattern.whole for pattern in self.seen.values()):
+        if any(not pattern.whole for pattern in result.patterns.values()):
             said.append(
                 f"calls of more than {ALL} outputs: rows that were not examined are like the "
                 f"{places} at either end, in the middle and scattered"
@@ -426,39 +378,21 @@ class _Search:
                 f"beyond {result.vary} {result.scanned} the interior changes at most once between "
                 f"those of the doubling grid that differ, and not between those that don't"
             )
-            alike = f"{result.sizes} with the same remainder by {result.period} have"
-            alike = f"all {result.sizes} have" if result.period == 1 else alike
-            none = f"no period of tails up to {LONGEST_PERIOD} was seen, so none is assumed"
-            said.append(f"{alike} the same tail there" if result.period else none)
         result.assumed += said
 
-    def _conclude(self) -> None:
-        """Puts switches, tails by remainder, and the checks into the result."""
-        result, period = self.result, self.result.period
-        result.upto, result.switches = max(self.seen), self._switches()
-        for size, pattern in self.seen.items():
-            if not period or size < result.settled:
-                continue
-            rest = size % period
-            tail = result.tails.setdefault(pattern.interior, {}).setdefault(rest, pattern.tail)
-            if tail != pattern.tail and size > result.scanned:
-                result.violations.append(
-                    f"{result.vary} {size} has the tail {_tail_text(pattern.tail)}, others with "
-                    f"its remainder {rest} by {period} have {_tail_text(tail)}"
-                )
-        if self.random:
-            what = "interior and tail" if period else "the interior"
-            sizes = f"{len(self.random)} random {result.sizes}: {', '.join(map(str, self.random))}"
-            result.checked.append(f"{what} at {sizes}")
-        result.checked.append(f"the same call again at all {len(self.seen)} {result.sizes}")
-        unsteady = [str(n) for n, pattern in self.seen.items() if not pattern.steady]
+    def _check(self, random: Sequence[int]) -> None:
+        result = self.result
+        if random:
+            sizes = f"{len(random)} random {result.sizes}: {', '.join(map(str, random))}"
+            result.checked.append(f"the interior at {sizes}")
+        result.checked.append(f"the same call again at all {len(result.patterns)} {result.sizes}")
+        unsteady = [str(n) for n, pattern in result.patterns.items() if not pattern.steady]
         if unsteady:
             result.violations.append(f"the same call again differs: {', '.join(unsteady)}")
-        result.seconds = time.monotonic() - self.begun
 
 
-def _tail_text(tail: tuple[tuple[int, int], ...]) -> str:
-    return ", ".join(f"{rows} of kind {kind}" for kind, rows in tail) or "none"
+def _same_interior(left: Pattern, right: Pattern) -> bool:
+    return left.interior == right.interior
 
 
 def _period(signs: list[Any]) -> int | None:
@@ -503,43 +437,24 @@ class SizeRange(NamedTuple):
 
 @dataclass(frozen=True)
 class SizeClass:
-    """Sizes at which every row adds as ``kind`` says.
-
-    ``spans``: those that were run. ``expected``: sizes that were not run, and that the period of
-    what was run gives to the class: no promise.
-    """
+    """Sizes that were run, at which every row adds as ``kind`` says."""
 
     kind: int
     spans: tuple[SizeRange, ...]
-    expected: tuple[SizeRange, ...] = ()
 
     @property
     def floor(self) -> int:
-        """Returns the smallest size that was run."""
         return min(span.first for span in self.spans)
 
     @property
     def text(self) -> str:
-        """``{2..15}``, the sizes that were run; behind them what is expected."""
-        expected = f" (expected: {_first_spans(self.expected)})" if self.expected else ""
-        return f"{{{_first_spans(self.spans)}}}{expected}"
+        """``{2..15}``, the sizes that were run."""
+        spans = ", ".join(span.text for span in self.spans[:6])
+        return f"{{{spans}{', ...' * (len(self.spans) > 6)}}}"
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "sizes": [list(span) for span in self.spans],
-            "count": _count_sizes(self.spans),
-            "expected": [list(span) for span in self.expected],
-            "expected_count": _count_sizes(self.expected),
-        }
-
-
-def _count_sizes(spans: Sequence[SizeRange]) -> int:
-    return sum((span.last - span.first) // span.step + 1 for span in spans)
-
-
-def _first_spans(spans: Sequence[SizeRange]) -> str:
-    return ", ".join(span.text for span in spans[:6]) + ", ..." * (len(spans) > 6)
+        count = sum((span.last - span.first) // span.step + 1 for span in self.spans)
+        return {"kind": self.kind, "sizes": [list(span) for span in self.spans], "count": count}
 
 
 @dataclass(frozen=True)
@@ -547,10 +462,8 @@ class Floor:
     """From ``size`` to ``run_to`` every row adds as at the largest size, at multiples of ``step``.
 
     All sizes up to ``run_to`` were run, in three periods or more: of sizes beyond it nothing is
-    said. ``size`` None: no such size was found. ``modulo``, ``remainders``, ``since``: sizes from
-    ``since`` on that have one of these remainders add so, the others don't; None without a period.
-    ``pieces``: a smaller floor with the largest size of pieces that calls are then cut into, all of
-    which were run. ``text``: the answer in one line, with how rows add below and above.
+    said. ``size`` None: no such size was found. ``text``: the answer in one line, with how rows add
+    below and above.
     """
 
     size: int | None
@@ -558,14 +471,9 @@ class Floor:
     kind: int
     text: str
     run_to: int
-    pieces: SizeRange | None = None
-    modulo: int | None = None
-    remainders: tuple[int, ...] = ()
-    since: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        pieces = None if self.pieces is None else list(self.pieces[:2])
-        return {**vars(self), "pieces": pieces, "remainders": list(self.remainders)}
+        return vars(self)
 
 
 def kinds_run(points: Thresholds) -> np.ndarray:
@@ -576,40 +484,19 @@ def kinds_run(points: Thresholds) -> np.ndarray:
     return kinds
 
 
-def kinds_expected(points: Thresholds) -> np.ndarray:
-    """Returns the same, with the kinds that the period gives to sizes that were not run.
-
-    A size gets one where the nearest sizes of its remainder that were run, on both sides, have it.
-    Remainders of which one interior is mixed at some sizes and not at others have no period.
-    """
-    kinds, step = kinds_run(points), points.period or 0
-    for rest in range(step):
-        # the period was seen in the upper half of the sizes that were all run: those below it may
-        # be mixed for a reason of their own
-        sizes = [n for n in sorted(points.patterns) if n >= points.settled and n % step == rest]
-        refuted = {p.interior for n in sizes if (p := points.patterns[n]).kind == MIXED}
-        for low, high in pairwise(sizes):
-            kind_low, kind_high = kinds[low - points.shortest], kinds[high - points.shortest]
-            if kind_low == kind_high and kind_low not in refuted:
-                kinds[low - points.shortest : high - points.shortest : step] = kind_low
-    return kinds
-
-
 def classes(points: Thresholds) -> list[SizeClass]:
     """Returns the classes, that of the smallest size first."""
-    run, filled = kinds_run(points), kinds_expected(points)
-    filled[run != NOT_RUN] = NOT_RUN
-    classes = []
-    for kind in sorted(set(run[run >= 0].tolist())):
-        sizes = [points.shortest + np.flatnonzero(kinds == kind) for kinds in (run, filled)]
-        classes.append(SizeClass(kind, *(_spans_of(part, points.period or 1) for part in sizes)))
-    return sorted(classes, key=lambda size_class: size_class.floor)
+    run = kinds_run(points)
+    spans = {
+        kind: _spans_of(points.shortest + np.flatnonzero(run == kind), points.period or 1)
+        for kind in sorted(set(run[run >= 0].tolist()))
+    }
+    every = (SizeClass(kind, sizes) for kind, sizes in spans.items())
+    return sorted(every, key=lambda size_class: size_class.floor)
 
 
 def _spans_of(sizes: np.ndarray, period: int) -> tuple[SizeRange, ...]:
     """Returns sizes as spans: from the smallest on the longest of neighbours, or by the period."""
-    if not len(sizes):
-        return ()
     # behind the last size every span has ended
     gone = np.ones(int(sizes[-1]) + period + 1, bool)
     gone[sizes] = False
@@ -643,91 +530,52 @@ def floor(points: Thresholds) -> Floor:
     half = alike[max(middle - first, 0) :] if first <= middle else alike[:0]
     whole = first == points.shortest and alike.all()
     periods = [1] if whole else range(1, len(half) // PERIODS + 1)
-    modulo = next((n for n in periods if (half[n:] == half[:-n]).all()), 0)
-    remainders = tuple(sorted((sizes[-modulo:][alike[-modulo:]] % (modulo or 1)).tolist()))
-    if not modulo or not remainders:
-        return Floor(None, 1, kind, _no_floor_text(points, kind, sizes, alike), last)
-    broken = np.flatnonzero(alike[modulo:] != alike[:-modulo])
-    since = int(sizes[alike & (sizes > first + broken[-1:].sum() - (not len(broken)))][0])
-    period = f"{points.sizes} {', '.join(map(str, remainders))} modulo {modulo} are added alike"
-    period = f"; {period}, from {since:,} on" if modulo > 1 else ""
-    step = next((n for n in range(1, modulo + 1) if {*range(0, modulo, n)} <= {*remainders}), None)
-    if step is None or modulo % step:
-        text = _no_floor_text(points, kind, sizes, alike, period)
-        return Floor(None, 1, kind, text, last, None, modulo, remainders, since)
+    period = next((n for n in periods if (half[n:] == half[:-n]).all()), 0)
+    steps = (n for n in range(1, period + 1) if period % n == 0)
+    ends = sizes[-period:], alike[-period:]
+    step = next((n for n in steps if ends[1][ends[0] % n == 0].all()), 0)
+    if not step:
+        return Floor(None, 1, kind, _no_floor_text(points, sizes, alike), last)
     multiples = sizes % step == 0
     unlike = sizes[multiples & ~alike].tolist()
     size = int(sizes[multiples & (sizes > max(unlike, default=0))][0])
     # the largest size below that was run and adds differently, a multiple if there is one
     below = max(unlike or sizes[~alike & (sizes < size)].tolist(), default=None)
-    pieces = _pieces(classes(points), kind, size)
-    text = _floor_text(points, (size, step, kind), below, last, pieces) + period
-    text += f"; run up to {last:,}"
-    return Floor(size, step, kind, text, last, pieces, modulo, remainders, since)
+    text = f"{_floor_text(points, (size, step, kind), below, last)}; run up to {last:,}"
+    return Floor(size, step, kind, text, last)
 
 
-def _no_floor_text(
-    points: Thresholds, kind: int, sizes: np.ndarray, alike: np.ndarray, period: str = ""
-) -> str:
+def _no_floor_text(points: Thresholds, sizes: np.ndarray, alike: np.ndarray) -> str:
     """Returns what stands against a floor in one line."""
     at, last = int(sizes[~alike][-1]), int(sizes[-1])
-    pattern = points.patterns[at]
-    how = _mixed(points, at)
-    if pattern.kind != MIXED:
-        how = f"outputs are added {kind_words(points, pattern.interior)}"
-    text = f"no floor: at {_size_text(points, at)}, {how}{period}"
-    if at < last and not period:
+    kind = points.patterns[at].kind
+    way = f"{_noun(points)} are added {kind_words(points, kind)}"
+    text = f"no floor: at {_size_text(points, at)}, {_mixed(points, at) if kind == MIXED else way}"
+    if at < last:
         text += f"; alike at {SizeRange(at + 1, last).text}, too few to tell a floor"
     return f"{text}; run up to {last:,}"
 
 
-def _pieces(sized: list[SizeClass], kind: int, size: int) -> SizeRange | None:
-    """Returns a smaller floor, with which calls of any size are made of pieces of one other class.
-
-    Of several the one with the largest pieces. Pieces of first..last make up all sizes from
-    ``first`` on where last is 2 * first - 1 or more.
-    """
-    spans = [span for other in sized if other.kind != kind for span in other.spans]
-    fit = [s for s in spans if s.step == 1 and s.first < size and s.last >= max(2, 2 * s.first - 1)]
-    return max(fit, key=lambda span: span.last, default=None)
-
-
-def _floor_text(
-    points: Thresholds,
-    top: tuple[int, int, int],
-    below: int | None,
-    last: int,
-    pieces: SizeRange | None,
-) -> str:
+def _floor_text(points: Thresholds, top: tuple[int, int, int], below: int | None, last: int) -> str:
     """Returns the floor in one line."""
-    (size, step, kind), kinds = top, kinds_run(points)
-    noun = NOUNS.get(points.case.op, "samples") if points.vary == "batch" else "outputs"
-    by = f", in multiples of {step}" * (step > 1)
+    size, step, kind = top
     if below is None:
         what = f"no floor, but multiples of {step} are" if step > 1 else "no floor is"
-        every = f"from {size:,} to {last:,}{', at these,' * (step > 1)} all {noun}"
+        every = f"from {size:,} to {last:,}{', at these,' * (step > 1)} all {_noun(points)}"
         return f"{what} needed: {every} are added {kind_words(points, kind)}"
-    first = f"floor: {_size_text(points, size)}{by}; below, at "
-    if kinds[below - points.shortest] == MIXED:
-        text = f"{first}{below:,}, {_mixed(points, below)}"
-        text += f", from {size:,} on all {kind_words(points, kind)}"
-    else:
-        below_sum, above_sum, share = _most_frequent_pair(
-            points, other := int(kinds[below - points.shortest]), kind
-        )
-        among = f" ({share:.0%} of the outputs)" * (share < 1)
-        unlike = np.flatnonzero(kinds[: below - points.shortest + 1] != other)
-        first_alike = points.shortest + (int(unlike[-1]) + 1 if len(unlike) else 0)
-        sizes = SizeRange(first_alike, below).text
-        text = f"{first}{sizes}, {noun} are added {_order_text(points, below_sum, above_sum)}"
-        text += f"{among}, from {size:,} on {_order_text(points, above_sum, below_sum)}"
-        text += f" ({'+'.join(points.recogniser.causes(other, kind))})"
-    if pieces is not None:
-        less = (
-            f"{_size_text(points, pieces.first)} will do" if pieces.first > 1 else "none is needed"
-        )
-        text += f"; cut into pieces of at most {pieces.last:,}, {less}"
-    return text
+    by = f", in multiples of {step}" * (step > 1)
+    first, other = f"floor: {_size_text(points, size)}{by}; below, at ", points.patterns[below].kind
+    if other == MIXED:
+        way = _mixed(points, below)
+        return f"{first}{below:,}, {way}, from {size:,} on all {kind_words(points, kind)}"
+    less, more = _words_apart(points, other, kind)
+    causes = "+".join(points.recogniser.causes(other, kind))
+    text = f"{first}{below:,}, {_noun(points)} are added {less}"
+    return f"{text}, from {size:,} on {more} ({causes})"
+
+
+def _noun(points: Thresholds) -> str:
+    return NOUNS.get(points.case.op, "samples") if points.vary == "batch" else "outputs"
 
 
 def _size_text(points: Thresholds, size: int) -> str:
@@ -738,7 +586,7 @@ def _size_text(points: Thresholds, size: int) -> str:
 
 
 def _mixed(points: Thresholds, size: int) -> str:
-    """Returns how rows of one call add differently."""
+    """Returns how rows of one call are added differently, in words."""
     pattern = points.patterns[size]
     if not pattern.steady:
         return "the same call again gives different bits"
@@ -749,50 +597,34 @@ def _mixed(points: Thresholds, size: int) -> str:
     rows = sum(count for _, count in pattern.tail)
     if not rows:
         return f"{pattern.elsewhere:,} of {len(pattern.kinds):,} are added differently"
-    tail_sum, own_sum, _ = _most_frequent_pair(points, pattern.tail[0][0], pattern.interior)
     last = "the last one is" if rows == 1 else f"the last {rows:,} are"
-    return f"{last} added {_order_text(points, tail_sum, own_sum)}"
+    return f"{last} added {_words_apart(points, pattern.tail[0][0], pattern.interior)[0]}"
 
 
-def _most_frequent_pair(points: Thresholds, kind: int, other: int) -> tuple[int, int, float]:
-    """Returns summations that most outputs have that two kinds add differently, and their share."""
+def _words_apart(points: Thresholds, kind: int, other: int) -> tuple[str, str]:
+    """Returns how the outputs that two kinds add differently are mostly added, in words."""
     kinds = points.recogniser.kinds
     pairs = Counter(p for p in zip(kinds[kind], kinds[other], strict=True) if p[0] != p[1])
-    known = [p for p in pairs if min(p) > UNKNOWN]
-    pair = max(known or list(pairs), key=lambda each: pairs[each])
-    return *pair, pairs[pair] / len(kinds[kind])
-
-
-def _order_text(points: Thresholds, number: int, beside: int = UNKNOWN) -> str:
-    """Returns how a summation adds, in words; so that it can be told from the one ``beside`` it."""
-    if number < 0:
-        return "in an order that is not known"
-    sums, dtype = points.recogniser.summations, points.case.dtype
-    summation, other = sums[number], sums[max(beside, 0)]
-    name = _order_name(summation)
-    if beside < 0 or name != _order_name(other):
-        return name
-    if summation.tree != other.tree:
-        lengths = WRITTEN, 2 * WRITTEN, 300
-        pairs = [[short_formula(each.tree, n) for each in (summation, other)] for n in lengths]
-        return f"as {next((mine for mine, its in pairs if mine != its), pairs[-1][0])}"
-    phrases = summation.text(dtype, _few), other.text(dtype, _few)
-    return ", ".join([name, *(phrase for phrase in phrases[0] if phrase not in phrases[1])])
-
-
-def _few(leaves: Sequence[int]) -> str:
-    return ranges(leaves, 4)
-
-
-def _order_name(summation: Summation) -> str:
-    """Returns the order's name; without one, in how many running sums products are added."""
-    if name := order_name(summation.tree):
-        return name
-    running = 1 + sum(all(child < 0 for child in node) for node in summation.tree.nodes)
-    return f"in {running:,} running sums, as {short_formula(summation.tree, WRITTEN)}"
+    ((pair, _),) = pairs.most_common(1)
+    words = [_order_words(points, number) for number in pair]
+    if words[0] == words[1]:
+        words = [_order_words(points, number, rounding=True) for number in pair]
+    return words[0], words[1]
 
 
 def kind_words(points: Thresholds, kind: int) -> str:
-    """Returns how most outputs of a kind add, in words."""
-    most = Counter(points.recogniser.kinds[kind]).most_common(1)[0][0]
-    return _order_text(points, most)
+    """Returns how most outputs of a kind are added, in words."""
+    return _order_words(points, Counter(points.recogniser.kinds[kind]).most_common(1)[0][0])
+
+
+def _order_words(points: Thresholds, number: int, rounding: bool = False) -> str:
+    """Returns the order's name; without one, in how many running sums products are added."""
+    if number < 0:
+        return "in an order that is not known"
+    summation: Summation = points.recogniser.summations[number]
+    name = order_name(summation.tree)
+    if not name:
+        running = 1 + sum(all(child < 0 for child in node) for node in summation.tree.nodes)
+        name = f"in {running:,} running sums, as {short_formula(summation.tree, WRITTEN)}"
+    phrases = summation.text(points.case.dtype, partial(ranges, most=4)) if rounding else []
+    return ", ".join([name, *phrases])

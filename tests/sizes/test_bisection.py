@@ -14,7 +14,6 @@ from probe.case.case import Case
 from probe.case.errors import InputError
 from probe.sizes import bisection
 from probe.sizes.bisection import (
-    ReleaseQuestion,
     ReleaseStep,
     bisect_conditions,
     bisect_releases,
@@ -25,8 +24,6 @@ from probe.sizes.bisection import (
     releases_between,
     search_conditions,
 )
-from probe.sweep.store import Store
-from probe.sweep.store.results import load
 from probe.targets import installation
 from probe.targets.target import Target
 from probe.ui.cli import shell
@@ -81,41 +78,30 @@ def releases(monkeypatch):
 
 
 @pytest.mark.parametrize("what", bisection.WHAT)
-def test_orders_bits_and_stability_are_asked_of_a_target(releases, what, tmp_path):
+def test_orders_and_bits_are_asked_of_a_target(releases, what):
     ends = Target("reference", "1"), Target("reference", "4")
-    with Store(tmp_path) as store:
-        found = bisect_releases(CASE, *ends, (5, 12), what, releases, store=store)
+    found = bisect_releases(CASE, *ends, (5, 12), what, releases)
     assert (found.last, found.first) == ("2", "3") and found.holds
     assert len(found.steps) <= 4
-    stored = load(tmp_path)
-    assert len(stored.comparisons) and (len(stored.reveals) > 0) is (what == "order")
 
 
 @pytest.mark.slow
-def test_the_command_says_what_it_assumed_and_stores_nothing_unasked(
-    releases, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
+def test_the_command_says_what_it_assumed(releases, capsys):
     case = ["--op", "conv1d", "--kernel", "5", "--operands", "cancel", "--lengths", "5,12"]
     ends = ["--between", "reference==1", "--and", "reference==4", "--releases", ",".join(releases)]
     command = ["bisect", *case, *ends]
     assert shell.run([*command, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["first"] == "3" and report["holds"] and "only one change" in report["assumption"]
-    assert report["store"] is None and not [*tmp_path.iterdir()]
-    assert shell.run([*command, "--store", str(tmp_path)]) == 0
+    assert shell.run(command) == 0
     assert "order changed in 3; 2 is as the first end" in capsys.readouterr().out
 
 
 def test_an_unknown_question():
-    with pytest.raises(InputError, match="use bits or order or stability"):
+    with pytest.raises(InputError, match="use bits or order"):
         bisect_releases(
             CASE, Target("tensorflow", "1.2.1"), Target("tensorflow", "1.5.0"), (5, 6), "luck"
         )
-
-
-def test_a_question_can_be_made_for_any_target():
-    assert ReleaseQuestion(CASE, Target("tensorflow", "1.2.1"), (5, 6), "bits").keep
 
 
 LEFT, RIGHT = (Target.parse(one) for one in ("tensorflow,onednn=0,threads=1", "tensorflow"))

@@ -386,9 +386,9 @@ def thresholds(
     ``vary``: ``length``, or ``batch`` (the rows of a dense layer), the case's length then being
     set; None: the length, of a dense layer the batch. ``upto``: the largest size; a million, of
     batches 1,024. ``scan``: that many of the smallest sizes are all run; None: 64, and as many more
-    as take some seconds. A class holds the sizes that were run; what is expected of others is
-    listed apart. All of it holds for the number of threads that is named. Errors: InputError;
-    TargetError where the target fails at the first size.
+    as take some seconds. A class holds the sizes that were run, and no other. All of it holds for
+    the number of threads that is named. Errors: InputError; TargetError where the target fails at
+    the first size.
     """
     from probe.sizes.thresholds import find_thresholds
 
@@ -399,7 +399,8 @@ def thresholds(
     vary = axis_of(case, vary)
     scan, upto = optional_number("scan", scan), optional_number("upto", upto)
     longest: int = UPTO.get(vary, 1) if upto is None else upto  # type: ignore[assignment]
-    limits = {} if scan is None else {"scanned": scan}
     with open_session(where) as session:
-        measured = find_thresholds(session, case, longest, progress=progress, vary=vary, **limits)
+        measured = find_thresholds(
+            session, case, longest, progress=progress, vary=vary, scanned=scan
+        )
     return Switching(measured)

@@ -3,7 +3,6 @@ reports."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -194,8 +193,8 @@ def sizes(
     number of threads that is printed.
 
     It runs all small sizes, then doubles the size and bisects intervals whose ends differ. A class
-    contains only sizes that were run; sizes between them are listed as expected. The assumptions
-    are printed and checked at random sizes; sizes that contradict them are examined.
+    contains only sizes that were run. The assumptions are printed and checked at random sizes;
+    sizes that contradict them are examined.
     """
     from probe.targets.budget import within
     from probe.ui.answers.cases import thresholds as searched
@@ -208,11 +207,8 @@ def sizes(
     return out.status(bool(measured.switches or measured.violations))
 
 
-WORDS = ["order", "bits", "stability"]
-WHAT = (
-    "order: the order of additions; bits: the bits of all outputs; stability: which lengths differ "
-    "from the longest."
-)
+WORDS = ["order", "bits"]
+WHAT = "order: the order of additions; bits: the bits of all outputs."
 KEPT = (
     "Store the results in DIR/<machine>; stored ones are not measured again. Nothing is stored if "
     "not given; --shard and --cluster need it, as their results come in parts."
@@ -318,7 +314,6 @@ def sweep(
 
 BETWEEN = "The release to start from, such as tensorflow==1.2.1."
 RELEASES = "Search these releases instead of all that probe knows."
-MEASURED = "Store what is measured in DIR/<machine>; nothing if not given."
 
 
 @click.command(cls=Words, short_help="Find the release or condition that changed the results.")
@@ -331,7 +326,6 @@ MEASURED = "Store what is measured in DIR/<machine>; nothing if not given."
 @option("--releases", "1.0,1.1", RELEASES)
 @option("--remove", None, "Remove the releases that had to be installed.", is_flag=True)
 @run_options("Of a model: ", seeded=False)
-@option("--store", "DIR", MEASURED)
 @output_options
 def bisect(
     model: str | None,
@@ -380,21 +374,18 @@ def bisect(
     require_length(case.with_(length=max(values)))
     report = {"what": what, "case": case.to_json()}
     if ends[0].name == ends[1].name and not bisection.only_releases(*ends):
-        for name in filter(on_command_line, ("releases", "remove", "store")):
+        for name in filter(on_command_line, ("releases", "remove")):
             why = "the targets differ in conditions, which are searched without it"
             raise InputError(name, options[name], why, f"leave out --{name}")
         with out.progress("bisect"):
             conditions = bisection.bisect_conditions(case, *ends, values, what, out.note)
         return out.give(report | conditions.to_json(), lambda: show.conditioned(conditions, what))
-    from probe.sweep.store import Store
-
-    store, releases = options["store"], options["releases"]
-    opened = nullcontext() if store is None else Store.here(store)
+    releases = options["releases"]
     how: dict[str, Any] = {"keep": not options["remove"], "tell": out.note}
     how["releases"] = [each.strip() for each in releases.split(",")] if releases else ()
-    with opened as open_store, out.progress("bisect"):
-        change = bisection.bisect_releases(case, *ends, values, what, store=open_store, **how)
-    report |= {"store": None if store is None else str(store)} | change.to_json()
+    with out.progress("bisect"):
+        change = bisection.bisect_releases(case, *ends, values, what, **how)
+    report |= change.to_json()
     return out.give(report, lambda: show.bisected(report))
 
 

@@ -222,9 +222,6 @@ def thresholds(answer: Switching) -> RenderableType:
     run = f"{len(measured.patterns)} {measured.sizes} run, {measured.seconds:.1f} s"
     sets = sets_text(measured.sets, measured.case.weighted)
     parts: list[RenderableType] = [f"{title} ({run})", sets, classes]
-    if any(size_class.expected for size_class in answer.classes):
-        text = f"a class holds the {measured.sizes} that were run"
-        parts.append(f"{text}; others are expected in it, not tested")
     parts += [floor, ""]
     stretches = list(islands(measured))
     rows = list(zip(stretches, [None, *measured.switches], strict=True))
@@ -239,8 +236,6 @@ def thresholds(answer: Switching) -> RenderableType:
         for number in sorted({*measured.recogniser.kinds[kind]}):
             if number >= 0:
                 parts.append(summation(measured.recogniser.summations[number], measured.case.dtype))
-    if any(measured.tails.values()):
-        parts.append(f"\nthe last outputs of some {measured.sizes} add otherwise: see --json")
     # what was assumed, what was checked, and what speaks against it
     parts.append("")
     for word, sentences in (
