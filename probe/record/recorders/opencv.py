@@ -1,14 +1,13 @@
 """OpenCV's cv2.dnn, watched layer by layer: nets of any file that it reads.
 
 A net is read from its own dump, which names every layer with its parameters, whatever file it came
-from; the weights are in the layers. Layers alone are an ONNX model of custom operators, which
-OpenCV's importer makes into layers of the same types, with the parameters as they stand and
-constant inputs as weights.
+from; the weights are in the layers. Values are those of one run of the whole net: no layer is run
+alone, so that a difference is found and counted, but has no cause.
 
-OpenCV fuses layers: it folds a BatchNorm into its convolution, say. Where layers that run one by
-one give other outputs than the net, each product runs with what is folded into it, or with all
-that is computed behind it; where these do too, the net is one operation. So is one with a
-parameter of more than the six decimals that the dump has.
+OpenCV fuses layers: it folds a BatchNorm into its convolution, say, unless what stands between them
+is wanted. Where a run that keeps every value gives other outputs than the net, each product is one
+operation with what is folded into it, or with all that is computed behind it; where these give
+others too, the net is one operation.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import re
 import tempfile
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,30 +26,16 @@ import cv2
 import numpy as np
 import onnx
 from google.protobuf import text_format  # type: ignore[import-untyped]
-from onnx import helper, numpy_helper
 
 from probe.case.errors import InputError
-from probe.order import semantics as s
-from probe.order.semantics import Meaning, Unknown
-from probe.order.semantics import operations as o
-from probe.order.semantics.contract import Call
-from probe.record.contract import Input
+from probe.order.semantics import Unknown
+from probe.record.contract import INPUT, WEIGHT, Input, Operation, Seen, Visit
 from probe.record.recorders import graphs
-from probe.record.recorders.graphs import Body, Fed, Graph, Held, Node, Runner
-from probe.record.recorders.onnx_file import graph_inputs, model_lines, words_in
-
-# What layers compute that are sums of products, (batch, channels, *spatial). The types are OpenCV's
-# own, whatever file a net came from, the names of parameters those of its dump. A parameter
-# ``blobs`` counts a layer's own weights.
-TABLE = s.OperationTable()
+from probe.record.recorders.onnx_file import graph_inputs, words_in
 
 # What OpenCV has in the place of dtypes that it lacks.
 NARROW = {"int64": np.int32, "bool": np.uint8, "float64": np.float32}
 
-# With 0 a custom operator is the layer of its name alone; OpenCV reads this once a process.
-AS_TYPED = "OPENCV_DNN_CUSTOM_ONNX_TYPE_INCLUDE_DOMAIN_NAME"
-
-DOMAIN = "opencv"
 CONSTANT = "Const"
 # Layers with which OpenCV runs what stands behind them; of these it folds some into the weights.
 FOLDED = ("BatchNorm", "Scale")
@@ -61,7 +46,7 @@ NOT_ITS_OWN = ("Backend", "Target")
 
 # Inputs of a Caffe model's text, and the layers that are inputs with what they give: Caffe has had
 # both ways. Their shapes are left to the user.
-INPUT = re.compile(r"""\binput\s*:\s*["']([^"']+)""")
+TOP_INPUT = re.compile(r"""\binput\s*:\s*["']([^"']+)""")
 INPUT_LAYER = re.compile(r"""layer\s*\{[^{}]*type\s*:\s*["']Input["'][^{}]*""")
 TOP = re.compile(r"""top\s*:\s*["']([^"']+)""")
 
@@ -69,7 +54,7 @@ TOP = re.compile(r"""top\s*:\s*["']([^"']+)""")
 def declared(text: str) -> list[str]:
     """Returns the names of a prototxt's inputs, each once."""
     bare = re.sub(r"#.*", "", text)
-    names = INPUT.findall(bare)
+    names = TOP_INPUT.findall(bare)
     names += [name for layer in INPUT_LAYER.findall(bare) for name in TOP.findall(layer)]
     return list(dict.fromkeys(names))
 
@@ -169,159 +154,78 @@ def fused(layers: Sequence[OpenCVLayer], behind: Container[str]) -> list[list[Op
     return [*groups.values()]
 
 
-# layers as a net of their own
+# a run
 
 
-def model(
-    layers: Sequence[OpenCVLayer],
-    fed: Fed,
-    gives: Sequence[str],
-    weights: Sequence[Any] = (),
-    called: Mapping[Any, str] | None = None,
-) -> Any:
-    """Returns layers, named L0, L1 and so on, as a model of custom operators. ``fed``: values that
-    they read from before; ``gives``: values that are wanted; ``weights``: of all layers, as OpenCV
-    has them, named w0, w1 and so on; ``called``: other names of values."""
-    called = called or {}
-
-    def named(key: str) -> str:
-        return called.get(key, key)
-
-    nodes, count = [], 0
-    for n, layer in enumerate(layers):
-        reads = [*map(named, layer.reads), *(f"w{count + k}" for k in range(len(layer.blobs)))]
-        count += len(layer.blobs)
-        # all results up to the last one that is read have names
-        results = dict(zip(layer.slots, map(named, layer.gives), strict=True))
-        slots = range(max(layer.slots, default=0) + 1)
-        ends = reads, [results.get(k, f"L{n}_unread{k}") for k in slots]
-        own = {"name": f"L{n}", "domain": DOMAIN, **layer.words}
-        nodes.append(helper.make_node(layer.kind, *ends, **own))
-    info = helper.make_tensor_value_info
-    inputs = [
-        info(named(key), helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
-        for key, (shape, dtype) in fed.items()
-    ]
-    outputs = [info(named(key), onnx.TensorProto.FLOAT, []) for key in gives]
-    plain = map(np.ascontiguousarray, weights)
-    held = [numpy_helper.from_array(array, f"w{n}") for n, array in enumerate(plain)]
-    graph = helper.make_graph(nodes, "piece", inputs, outputs, held)
-    domains = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
-    return helper.make_model(graph, opset_imports=domains)
-
-
-def built(proto: Any, switches: Mapping[str, str]) -> Any:
-    """Returns a model of layers as a net."""
-    os.environ.setdefault(AS_TYPED, "0")
-    net = cv2.dnn.readNetFromONNX(np.frombuffer(proto.SerializeToString(), np.uint8))
-    if switches.get("winograd") == "0":
-        net.enableWinograd(False)
-    return net
-
-
-def results_of(
-    layers: Sequence[OpenCVLayer], gives: Sequence[str], alone: bool = True
-) -> list[tuple[str, int]]:
-    """Returns the layer that gives each of these values, and which of its results that is;
-    ``alone``: by the names of ``model``."""
-    each = {
-        value: (f"onnx_node!L{n}" if alone else layer.name, slot)
-        for n, layer in enumerate(layers)
-        for value, slot in zip(layer.gives, layer.slots, strict=True)
-    }
-    return [each[value] for value in gives]
-
-
-def forward(
-    net: Any, arrays: Mapping[str, np.ndarray], wanted: Sequence[tuple[str, int]]
-) -> list[np.ndarray]:
-    """Runs a net, and returns results, as of ``results_of``: new arrays."""
-    for name, array in arrays.items():
-        net.setInput(np.ascontiguousarray(array), name)
-    results = net.forwardAndRetrieve([layer for layer, _ in wanted])
-    return [np.asarray(some[n]) for some, (_, n) in zip(results, wanted, strict=True)]
-
-
-class Layers(Graph):
-    """A net's layers in groups, each of which runs as one operation: ``own`` of a node."""
-
-    IMPORTS = (
-        *("import os", "import cv2", "import numpy as np"),
-        "import onnx",
-        "from onnx import numpy_helper, parser",
-    )
+class Layers:
+    """A net's layers in groups, each of which is one operation."""
 
     def __init__(
         self,
+        made: Callable[[], Any],
         net: Net,
         groups: Sequence[Sequence[OpenCVLayer]],
         inputs: Mapping[str, np.ndarray],
-        switches: Mapping[str, str],
     ) -> None:
-        self.net, self.switches = net, switches
-        constants: dict[Any, np.ndarray] = dict(net.constants)
-        for layer in net.layers:
-            constants |= layer.weights
-        nodes = [self._node(layers) for layers in groups]
-        super().__init__(Body(nodes, [*inputs], net.outputs, constants), inputs)
+        self.made, self.net, self.groups, self.inputs = made, net, groups, inputs
 
-    def _node(self, layers: Sequence[OpenCVLayer]) -> Node:
-        """Returns layers as one operation, which reads values and then their weights."""
-        inside = {name for layer in layers for name in layer.gives}
+    def run(self, visit: Visit) -> list[Seen]:
+        """Runs the net once, and calls ``visit`` for each group. Returns the outputs."""
+        kept = [key for layers in self.groups for key in self._gives(layers)]
+        results = forward(self.made(), self.inputs, self.net.layers, kept)
+        arrays = {**self.inputs, **self.net.constants, **results}
+
+        def seen(key: str) -> Seen:
+            held = key in self.net.constants
+            return _seen(key, arrays[key], WEIGHT if held else INPUT, bare_name(key))
+
+        for layers in self.groups:
+            gives = self._gives(layers)
+            inside = {key for layer in layers for key in layer.gives}
+            reads = [seen(key) for layer in layers for key in layer.reads if key not in inside]
+            for layer in layers:
+                for (name, n), blob in layer.weights.items():
+                    reads.append(_seen((name, n), blob, WEIGHT, f"{bare_name(name)}.blobs[{n}]"))
+            op, path = "+".join(layer.kind for layer in layers), bare_name(layers[-1].name)
+            words = layers[0].words if len(layers) == 1 else {}
+            given = [seen(key) for key in gives]
+            visit(Operation(op, path, reads, given, Unknown(ALONE), words))
+        return [seen(key) for key in self.net.outputs]
+
+    def _gives(self, layers: Sequence[OpenCVLayer]) -> list[str]:
+        """What a group gives that is read outside of it, or an output."""
         others = [layer for layer in self.net.layers if layer not in layers]
-        read = {*self.net.outputs, *(name for layer in others for name in layer.reads)}
-        gives = [name for layer in layers for name in layer.gives if name in read]
-        reads = [name for layer in layers for name in layer.reads if name not in inside]
-        slots = [*reads, *(key for layer in layers for key in layer.weights)]
-        words = layers[0].words if len(layers) == 1 else {}
-        op, path = "+".join(layer.kind for layer in layers), bare_name(layers[-1].name)
-        return Node(layers, op, slots, gives or [*layers[-1].gives], words=words, path=path)
+        read = {*self.net.outputs, *(key for layer in others for key in layer.reads)}
+        gives = [key for layer in layers for key in layer.gives if key in read]
+        return gives or [*layers[-1].gives]
 
-    def started(self, node: Node, fed: Fed, held: Held) -> Runner:
-        numbers = {**self.constants, **held}
-        inner = {key: numbers[key] for key in node.uses if key in self.net.constants}
-        known = {**fed, **{key: self.described(array) for key, array in inner.items()}}
-        weights = [
-            numbers[layer.name, n].reshape(blob.shape)
-            for layer in node.own
-            for n, blob in enumerate(layer.blobs)
-        ]
-        wanted = results_of(node.own, node.gives)
 
-        def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            with silent():
-                return forward(net, dict(zip(fed, arrays, strict=True)) | inner, wanted)
+ALONE = "OpenCV's layers are not run alone"
 
-        with silent():
-            net = built(model(node.own, known, node.gives, weights), self.switches)
-        return run
 
-    def meaning(self, node: Node, call: Call) -> Meaning:
-        if len(node.own) > 1:
-            return Unknown("OpenCV fuses its layers")
-        words = {**call.attributes, "blobs": len(node.own[0].blobs)}
-        return s.by_table(TABLE, replace(call, attributes=words))
+def _seen(key: Any, array: np.ndarray, role: str, name: str) -> Seen:
+    return Seen(key, array.shape, str(array.dtype), lambda: array, role, name)
 
-    def name(self, key: Any) -> str:
-        return bare_name(key) if isinstance(key, str) else f"{bare_name(key[0])}.blobs[{key[1]}]"
 
-    def lines(self, node: Node, own: Mapping[Any, str], out: str) -> list[str]:
-        fed = {key: self.described_at(key) for key in own if isinstance(key, str)}
-        inner = [name for layer in node.own for name in (*layer.reads, *layer.gives)]
-        names = {key: f"v{n}" for n, key in enumerate(inner)}
-        blobs = [((each.name, n), blob) for each in node.own for n, blob in enumerate(each.blobs)]
-        weights = [f"np.ascontiguousarray({own[k]}.reshape({blob.shape}))" for k, blob in blobs]
-        proto = model(node.own, fed, node.gives, called=names)
-        wanted = results_of(node.own, node.gives)
-        return [
-            f'os.environ["{AS_TYPED}"] = "0"  # layers by their type alone',
-            *model_lines(proto, [(f"w{n}", array) for n, array in enumerate(weights)]),
-            "net = cv2.dnn.readNetFromONNX(np.frombuffer(model.SerializeToString(), np.uint8))",
-            *["net.enableWinograd(False)"] * (self.switches.get("winograd") == "0"),
-            *(f"net.setInput({own[key]}, {names[key]!r})" for key in fed),
-            f"results = net.forwardAndRetrieve({[layer for layer, _ in wanted]})",
-            *(f"{out}{n or ''} = results[{n}][{slot}]" for n, (_, slot) in enumerate(wanted)),
-        ]
+def forward(
+    net: Any,
+    inputs: Mapping[str, np.ndarray],
+    layers: Sequence[OpenCVLayer],
+    wanted: Sequence[str],
+) -> dict[str, np.ndarray]:
+    """Runs a net of these layers, and returns the values that are wanted, as new arrays."""
+    for name, array in inputs.items():
+        net.setInput(np.ascontiguousarray(array), name)
+    places = {
+        value: (layer.name, slot)
+        for layer in layers
+        for value, slot in zip(layer.gives, layer.slots, strict=True)
+    }
+    results = net.forwardAndRetrieve([places[value][0] for value in wanted])
+    return {
+        value: np.array(every[places[value][1]])
+        for value, every in zip(wanted, results, strict=True)
+    }
 
 
 # what is watched
@@ -444,94 +348,13 @@ class OpenCVRecorder(graphs.GraphRecorder):
     def plain(self) -> list[np.ndarray]:
         net = self.model.net(self.switches)
         with self._refusing():
-            return forward(net, self.inputs, results_of(self.net.layers, self.net.outputs, False))
+            results = forward(net, self.inputs, self.net.layers, self.net.outputs)
+            return [results[name] for name in self.net.outputs]
 
     def cuts(self) -> Iterator[Layers]:
         layers = self.net.layers
         single = {layer.kind for layer in layers if len(layer.reads) == 1} - {*FUSING}
         for behind in ((), FOLDED, single):
             self.note = "layers that OpenCV fuses are one operation" if behind else ""
-            yield Layers(self.net, fused(layers, behind), self.inputs, self.switches)
-
-
-# what layers compute
-
-
-def _window(c: Call) -> s.Frame:
-    """A window as one list of numbers each, as ONNX files have it, or a name an axis, as Caffe's.
-    ValueError: another way of padding."""
-    axes, rank = "dhw"[5 - c.rank() :], c.rank() - 2
-
-    def sizes(name: str, listed: str, otherwise: int) -> tuple[int, ...]:
-        numbers = np.ravel(c.get(listed, [])).astype(int).tolist()
-        numbers = numbers or [int(c.get(f"{name}_{axis}", otherwise)) for axis in axes]
-        return tuple(numbers * rank if len(numbers) == 1 else numbers)
-
-    kernel, stride = sizes("kernel", "kernel_size", 1), sizes("stride", "stride", 1)
-    dilation, mode, pads = (
-        sizes("dilation", "dilation", 1),
-        c.get("pad_mode"),
-        sizes("pad", "pad", 0),
-    )
-    if mode == "SAME":
-        padding = o.same_padding(c.shape()[2:], c.gives[0][2:], kernel, stride, dilation)
-    elif mode or c.get("pad_t"):
-        raise ValueError(mode)
-    else:
-        padding = tuple(zip(pads[:rank], pads[-rank:], strict=True))
-    return s.Frame(kernel, stride, dilation, padding)
-
-
-@TABLE.row("Convolution")
-def _dnn_conv(c: Call) -> s.Meaning:
-    axes, frame = tuple(range(2, c.rank())), _window(c)
-    if frame.kernel != c.shape(1)[2:]:
-        return Unknown("a convolution whose weights have other axes than its input")
-    groups = int(c.get("group", 1))
-    return o.convolution(frame, (*axes, 1, 0), groups, reads=range(min(c.count, 3)))
-
-
-@TABLE.row("Pooling")
-def _dnn_pool(c: Call) -> s.Meaning:
-    kind = {"MAX": "max", "AVE": "average"}.get(str(c.get("pool", "MAX")).upper())
-    if kind is None or len(c.gives) > 1:
-        return Unknown("pooling of another kind, or with indices")
-    if c.get("global_pooling"):
-        return o.reduced("mean" if kind == "average" else "max", range(2, c.rank()))
-    return o.pool(kind, _window(c), counts_padding=bool(c.get("ave_pool_padded_area", True)))
-
-
-@TABLE.row("InnerProduct MatMul Gemm")
-def _dnn_product(c: Call) -> s.Meaning:
-    """The last axis times weights (filters, inputs), or a product of matrices."""
-    if c.op == "InnerProduct" and c["blobs"] and not c.get("transA"):
-        last = int(c.get("axis", 1)) % c.rank() == c.rank() - 1 and not c.get("transpose")
-        bias = 2 if c.count > 2 else None
-        return o.dense(bias=bias) if last else Unknown("the product of several axes")
-    if c.op == "Gemm" and c.get("flatten_a") and c.rank() != 2:
-        return Unknown("its first input is flattened")
-    first, second = (bool(c.get(f"trans{x}") or c.get(f"trans_{x.lower()}")) for x in "AB")
-    product = o.matmul((c.rank(0), c.rank(1)), (first, second), (c.at(0), c.at(1)))
-    return o.gemm(c, product, 2, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
-
-
-@TABLE.row("NaryEltwise Eltwise")
-def _eltwise(c: Call) -> s.Meaning:
-    """Sums and the like; of several sizes in Caffe's way, which doesn't broadcast as NumPy does,
-    nothing is said."""
-    word = str(c.get("operation", "SUM")).lower()
-    means = s.by_name({"sum": "add", "prod": "multiply"}.get(word, word))
-    alike = len({c.shape(n) for n in range(c.count)}) == 1 and not c.get("coeff")
-    if not isinstance(means, s.Each) or not (alike or c.op == "NaryEltwise"):
-        return Unknown(f"{c.op} of {word}, or of several sizes")
-    return o.several(means.word, c.count)
-
-
-TABLE |= {
-    "ReLU": lambda c: o.function("leaky_relu" if c.get("negative_slope") else "relu"),
-    **s.rows_for("PReLU ChannelsPReLU", lambda c: s.Each("prelu", along=1)),
-    **s.rows_for("Reshape Flatten", lambda c: s.Reshapes()),
-    **s.rows_for("Identity Dropout", lambda c: s.Same()),
-    "Arg": lambda c: s.Moves(),
-    "Permute": lambda c: o.transpose(c["order"]),
-}
+            made = partial(self.model.net, self.switches)
+            yield Layers(made, self.net, fused(layers, behind), self.inputs)
