@@ -15,14 +15,12 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from math import inf, prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper, parser, printer
 
-from probe.case import memory
 from probe.case.errors import InputError
 from probe.order import semantics as s
 from probe.order.semantics import operations as o
@@ -99,13 +97,11 @@ class Constant:
 
 @dataclass(eq=False)
 class OnnxNode(Node):
-    """A node of a graph or of a body in it.
+    """A node of a graph, or of a branch in it; values have the names that they have in ``own``.
 
-    ``outs``: keys of its results, None of one that is left out; ``fed``: constants that it doesn't
-    hold.
+    ``fed``: constants that it doesn't hold.
     """
 
-    outs: Sequence[str | None] = ()
     fed: frozenset[str] = frozenset()
 
     @property
@@ -118,35 +114,16 @@ class OnnxNode(Node):
         proto = onnx.NodeProto()
         proto.CopyFrom(self.own)
         proto.name = "" if called else self.own.name
-        proto.input[:] = [called.get(key, str(key)) if key else "" for key in self.slots]
-        proto.output[:] = [called.get(key, key) if key else "" for key in self.outs]
-        names = dict(zip(captured(self.own), self.captured, strict=bool(self.captured)))
-        if any(called.get(key, key) != name for name, key in names.items()):
-            _rename(proto, {name: called.get(key, key) for name, key in names.items()})
+        rename(proto, called)
+        proto.output[:] = [called.get(name, name) for name in proto.output]
         return proto
 
 
-class OnnxPlace(NamedTuple):
-    """Where a branch runs: what the keys of its values begin with; ``depth``: in how many others;
-    ``to``: keys that what it gives is to have."""
-
-    ahead: str
-    depth: int
-    to: Mapping[str, str] = {}
-
-    def own(self, key: str) -> str:
-        """Returns the key in the run of what stands in the branch."""
-        return self.to.get(key) or self.ahead + key
-
-
 def node_of(proto: Any) -> OnnxNode:
-    """Returns a node of a graph, whose values have the names that they have there."""
-    slots, outs = ([name or None for name in names] for names in (proto.input, proto.output))
+    slots, gives = [name or None for name in proto.input], [name for name in proto.output if name]
     domain = "" if proto.domain == "ai.onnx" else proto.domain  # the domain without a name, too
-    gives = [key for key in outs if key]
     words = words_in(proto)
-    first = proto, proto.op_type, slots, gives, captured(proto), words, "", domain
-    return OnnxNode(*first, outs=outs)
+    return OnnxNode(proto, proto.op_type, slots, gives, captured(proto), words, "", domain)
 
 
 def new_node(op: str, reads: Sequence[str], gives: str, **words: Any) -> OnnxNode:
@@ -189,23 +166,19 @@ def written_once(graph: Any) -> None:
         written_once(inner)
 
 
-def _rename(proto: Any, names: Mapping[str, str]) -> None:
-    """Calls what the graphs in a node read from outside otherwise."""
+def rename(proto: Any, names: Mapping[str, str]) -> None:
+    """Calls what a node and the graphs in it read otherwise."""
+    proto.input[:] = [names.get(name, name) for name in proto.input]
     for graph in graphs(proto):
         for inner in graph.node:
-            inner.input[:] = [names.get(name, name) for name in inner.input]
-            _rename(inner, names)
+            rename(inner, names)
         for output in graph.output:
             output.name = names.get(output.name, output.name)
 
 
-def body(graph: Any, mapped: np.ndarray | None = None, wanted: Sequence[Any] = ()) -> Body:
+def body(graph: Any, mapped: np.ndarray | None = None) -> Body:
     """Returns a graph. Its inputs: its own, but for those that the file holds, and what it reads
-    from outside.
-
-    ``mapped``: the bytes of the file beside it; ``wanted``: of a branch, what its node gives, None
-    of what is left out: each of these is given by a node of its own.
-    """
+    from outside. ``mapped``: the bytes of the file beside it."""
     constants = {tensor.name: Constant.of(tensor, mapped) for tensor in graph.initializer}
     nodes = []
     for proto in graph.node:
@@ -214,97 +187,37 @@ def body(graph: Any, mapped: np.ndarray | None = None, wanted: Sequence[Any] = (
         else:  # a weight, as ONNX Runtime itself has it
             constants[proto.output[0]] = value
     gives = [output.name for output in graph.output]
-    if wanted:
-        own, outputs = {key for node in nodes for key in node.gives}, list[str]()
-        for name in (name for name, key in zip(gives, wanted, strict=False) if key):
-            if name in own and name not in outputs:
-                outputs.append(name)
-            else:  # a constant, a value from outside, or one that is given twice
-                outputs.append(f"{name} as {len(outputs)}")
-                nodes.append(new_node("Identity", [name], outputs[-1]))
-        gives = outputs
     inputs = [value.name for value in graph.input if value.name not in constants]
     inputs += [name for name in read_outside(graph) if name not in inputs]
     return Body(in_graph_order(nodes, gives), inputs, gives, constants)
 
 
-# Turns of a loop, or of loops in loops: at some microseconds each, minutes.
-MOST_TURNS = 1 << 24
-# Nodes that give a single number as it is.
-PASSING = ("Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape")
-
-
-def refuse_unbounded(
-    graph: Any, outside: Mapping[str, np.ndarray] | None = None, turns: float = 1
-) -> None:
-    """InputError where a node of a graph, or of one in it, makes an array of more elements than
-    bytes are free: a file of a few bytes then takes all memory. Or where a Loop is to turn more
-    than ``MOST_TURNS`` times, and no condition can end it before: the library would be gone, and
-    heed no Ctrl-C.
-
-    ``outside``: constants around it, by their names; ``turns``: of loops around it.
-    """
-    held = _constants(graph, outside or {})
-    for node in graph.node:
-        elements = _least_elements(node, [held.get(name) for name in node.input])
-        memory.require_room(elements, node.op_type, elements)
-        inner, count = {**held}, turns
-        for name in (value.name for each in graphs(node) for value in getattr(each, "input", ())):
-            inner.pop(name, None)
-        if node.op_type == "Loop":
-            (body,), most = graphs(node), node.input[0] if node.input else ""
-            goes = _constants(body, {**inner, body.input[1].name: np.array(True)})
-            if goes.get(body.output[0].name, np.array(False)).all():
-                count *= max(float(held.get(most, np.array(1)).flat[0]) if most else inf, 1)
-            if count > MOST_TURNS:
-                often = f"{count:,.0f} times" if count < inf else "for ever"
-                why = f"a loop of it turns {often}"
-                todo = f"give one of at most {MOST_TURNS:,}"
-                raise InputError("network", node.name or node.output[0], why, todo)
-        for each in graphs(node):
-            refuse_unbounded(each, inner, count)
-
-
-# Nodes that make an array of a size that a file says, with the input that has its axes, or how
-# often each is repeated.
-GROWING = {"ConstantOfShape": 0, "Expand": 1, "Tile": 1}
-
-
-def _least_elements(node: Any, reads: Sequence[np.ndarray | None]) -> int:
-    """Returns how many elements a node gives at least, as far as its constants say."""
-    reads = [*reads, *[None] * 4]
-    op = node.op_type
-    if op == "Range":
-        ends = [float(end.reshape(-1)[0]) for end in reads[:3] if end is not None]
-        return int((ends[1] - ends[0]) / (ends[2] or 1)) if len(ends) == 3 else 0
-    if op == "Pad":
-        pads = reads[1] if len(node.input) > 1 else words_in(node).get("pads")
-        axes = None if pads is None else np.reshape(pads, (2, -1)).astype(object).sum(0)
-    elif op in ("Resize", "Upsample"):
-        sizes = reads[1] if op == "Upsample" else reads[2] if reads[3] is None else reads[3]
-        axes = None if sizes is None else sizes.reshape(-1)
-    else:
-        axes = reads[GROWING[op]] if op in GROWING else None
-    if axes is None or not len(axes):
-        return 0
-    least = 1 if op in ("Pad", "Resize", "Upsample") else 0
-    return prod(max(int(size), least) for size in np.reshape(axes, -1))
-
-
-def _constants(graph: Any, outside: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Constants of a graph and around it; single numbers also behind what gives them as they
-    are."""
-    held = dict(outside)
-    for tensor in getattr(graph, "initializer", ()):  # a function has none
-        if tensor.data_location != onnx.TensorProto.EXTERNAL:
-            held[tensor.name] = numpy_helper.to_array(tensor)
-    for node in graph.node:
-        constant = Constant.held(node)
-        if constant is not None:
-            held[node.output[0]] = constant.array
-        elif node.op_type in PASSING and getattr(held.get(node.input[0]), "size", 0) == 1:
-            held[node.output[0]] = held[node.input[0]]
-    return held
+def branch(graph: Any, node: OnnxNode, mapped: np.ndarray | None = None) -> Body:
+    """Returns the branch that an ``If`` takes, to stand in its place: it gives what the node gives,
+    and its other values have names of their own in the graph around it."""
+    taken = onnx.GraphProto()
+    taken.CopyFrom(graph)
+    held = [tensor.name for tensor in taken.initializer]
+    held += [inner.output[0] for inner in taken.node if Constant.held(inner) is not None]
+    inside = [name for inner in taken.node for name in inner.output if name]
+    names = {name: f"{node.gives[0]}/{name}" for name in [*held, *inside]}
+    copies = []
+    for output, name in zip(taken.output, node.own.output, strict=False):
+        computed = output.name in inside and output.name not in held
+        if name and computed and names[output.name] not in node.gives:
+            names[output.name] = name
+        elif name:  # a constant, a value from outside, or one that is given twice
+            copies.append((output.name, name))
+    for inner in taken.node:
+        rename(inner, names)
+        inner.output[:] = [names.get(name, name) for name in inner.output]
+    for tensor in taken.initializer:
+        tensor.name = names[tensor.name]
+    for source, name in copies:
+        taken.node.append(helper.make_node("Identity", [names.get(source, source)], [name]))
+    del taken.output[:]
+    taken.output.extend(onnx.ValueInfoProto(name=name) for name in node.gives)
+    return body(taken, mapped)
 
 
 # a model of one node

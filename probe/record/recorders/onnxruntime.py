@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -27,8 +26,8 @@ from probe.case import layout
 from probe.order.semantics import Meaning, Moves
 from probe.order.semantics.contract import Call
 from probe.record.recorders import graphs, onnx_file
-from probe.record.recorders.graphs import Body, LiveValue
-from probe.record.recorders.onnx_file import BLOCKED, Block, Constant, OnnxNode, OnnxPlace
+from probe.record.recorders.graphs import Body
+from probe.record.recorders.onnx_file import BLOCKED, Block, Constant, OnnxNode
 from probe.targets.backends.onnxruntime import session_entries
 
 PROVIDERS = ["CPUExecutionProvider"]
@@ -80,7 +79,7 @@ class Optimised(graphs.Graph):
         self.paths: dict[str, str] = {}
         own = (opset for opset in model.opset_import if opset.domain in ("", "ai.onnx"))
         self.opset = max((opset.version for opset in own), default=1)
-        self.bodies: dict[Any, tuple[Any, Body]] = {}
+        self.branches: dict[tuple[OnnxNode, str], Body] = {}
         onnx_file.written_once(model.graph)
         body = onnx_file.body(model.graph, mapped)
         del model.graph.initializer[:]
@@ -159,41 +158,28 @@ class Optimised(graphs.Graph):
             outputs, dict(zip(inputs, (*values, *own), strict=True))
         )
 
-    def constants_of(self, body: Body, inside: OnnxPlace | None) -> dict[str, LiveValue]:
-        if inside is None:
-            return super().constants_of(body, inside)
-        named = {key: inside.own(key) for key in body.constants}
-        self.constants |= {named[key]: constant for key, constant in body.constants.items()}
-        return {key: LiveValue(own) for key, own in named.items()}
-
-    def run_node(self, node: OnnxNode, read: list[Any], inside: OnnxPlace | None) -> list[Any]:
-        at = len(node.slots)
-        if inside is not None:  # its values have other keys in the run than in its branch
-            keys = [value and value.key for value in read]
-            outs = [key and inside.own(key) for key in node.outs]
-            # of a branch in a branch ONNX Runtime 1.31 packs no constant of the model for its
-            # kernels, and runs others
-            far = self.body.constants.keys() & {*keys} if inside.depth > 1 else ()
-            gives = [key for key in outs if key]
-            node = replace(node, slots=keys[:at], captured=keys[at:], outs=outs, gives=gives)
-            node.fed = frozenset(far)
+    def run_node(self, node: OnnxNode, read: list[Any], inside: int | None) -> list[Any]:
+        """``inside``: in how many branches it stands."""
         if node.op != "If" or node.domain:
             return self.step(node)
         # the branch that is taken stands in its place
         taken = "then_branch" if self.array(node.slots[0]).any() else "else_branch"
-        (graph,) = (attribute.g for attribute in node.own.attribute if attribute.name == taken)
-        body, names = self._body(graph, node.outs), onnx_file.captured(node.own)
-        outer = dict(zip(names, read[at:], strict=True))
-        to = dict(zip(body.outputs, node.gives, strict=True))
-        place = OnnxPlace(f"{node.gives[0]}/", 1 + (inside.depth if inside else 0), to)
-        return self.walk(body, [outer[key] for key in body.inputs], place)
+        body, depth = self._branch(node, taken), 1 + (inside or 0)
+        for inner in body.nodes if depth > 1 else ():
+            # of a branch in a branch ONNX Runtime 1.31 packs no constant of the model for its
+            # kernels, and runs others
+            inner.fed = self.body.constants.keys() & {*inner.uses}
+        values = dict(zip((*node.slots, *node.captured), read, strict=True))
+        return self.walk(body, [values[key] for key in body.inputs], depth)
 
-    def _body(self, graph: Any, wanted: Sequence[Any] = ()) -> Body:
-        """Returns a graph in a node; read once."""
-        name = id(graph), tuple(key is not None for key in wanted)
-        if name not in self.bodies:  # itself, so that no other has its id
-            self.bodies[name] = graph, onnx_file.body(graph, self.mapped, wanted)
-        return self.bodies[name][1]
+    def _branch(self, node: OnnxNode, taken: str) -> Body:
+        """Returns a branch, read once."""
+        if (node, taken) not in self.branches:
+            (graph,) = (each.g for each in node.own.attribute if each.name == taken)
+            self.branches[node, taken] = onnx_file.branch(graph, node, self.mapped)
+        body = self.branches[node, taken]
+        self.constants |= body.constants
+        return body
 
     # what is said of them
 
@@ -318,12 +304,6 @@ def opened(
     """
     path = Path(path)
 
-    def load() -> Any:
-        model = onnx.load(path, load_external_data=False)
-        for graph in (*model.functions, model.graph):
-            onnx_file.refuse_unbounded(graph)
-        return model
-
-    model = graphs.read(path.name, load)
+    model = graphs.read(path.name, partial(onnx.load, path, load_external_data=False))
     inputs = onnx_file.graph_inputs(model.graph)
     return graphs.OpenedGraph(inputs, lambda arrays: OnnxRecorder(path, arrays, switches))
