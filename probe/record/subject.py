@@ -190,7 +190,7 @@ class FunctionSubject:
 
     def recorder(self, arrays: Mapping[str, np.ndarray], like: Recorder | None = None) -> Recorder:
         """Returns a recorder of one call, with arrays by the names of its parameters, else in their
-        order. InputError: it needs inputs that are not given, or takes fewer, or whole numbers."""
+        order. InputError: it needs inputs that are not given, or takes fewer."""
         given, said, names = dict(arrays), "", [each.name for each in parameters(self.function)]
         if not self.inputs and len(given) <= len(names):
             given, said = by_name(names, given)
@@ -236,7 +236,6 @@ class FunctionSubject:
                 assert error is not None
                 if not self.name or not arguments:
                     raise error from error.__cause__
-                refuse_fractions(lambda whole: function(*self._arguments(whole)), given)
                 called = ", ".join(
                     f"{type(a).__name__} {str(a.dtype).rpartition('.')[2]} {list(a.shape)}"
                     for a in self.values(given).values()
@@ -277,26 +276,6 @@ class FunctionSubject:
         if len(self.inputs) > 1:  # a second argument of a Keras model says whether it trains
             return [{name.partition(":")[0]: array for name, array in arrays.items()}]
         return [*self.values(arrays).values()]
-
-
-def refuse_fractions(
-    run: Callable[[Mapping[str, np.ndarray]], Any], arrays: Mapping[str, np.ndarray]
-) -> None:
-    """InputError where what failed on fractions, which ``--shape`` generates, runs on whole
-    numbers: ids of tokens, which look into a table of a size that only the model has."""
-    fractions = [name for name, array in arrays.items() if array.dtype.kind == "f"]
-    for some in dict.fromkeys([*((name,) for name in fractions), tuple(fractions)]):
-        zeros = {name: np.zeros(arrays[name].shape, np.int64) for name in some}
-        if not zeros:
-            return
-        try:
-            run({**arrays, **zeros})
-        except Exception:  # whatever the user's function raises of these
-            continue
-        why = "it takes whole numbers there, such as ids of tokens, and these have fractions"
-        tokens = ", ".join(f"{n}=np.random.randint(0, 100, {arrays[n].shape})" for n in some)
-        todo = f"give --inputs ids.npz with integers: np.savez('ids.npz', {tokens})"
-        raise InputError("inputs", ", ".join(some), why, todo)
 
 
 def _shapes(arrays: Mapping[str, np.ndarray]) -> Any:
@@ -340,22 +319,14 @@ class ModelFile:
         )
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
-        try:
-            return self._guarded(self.inner.recorder, arrays)
-        except TargetError:
-            if not all(spec.dtype for spec in self.inputs):
-                refuse_fractions(self.inner.recorder, arrays)
-            raise
+        return self._guarded(self.inner.recorder, arrays)
 
     def repeated(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
         """As of ``FunctionSubject``; a library whose files can't be is recorded anew."""
         return self._guarded(getattr(self.inner, "repeated", self.inner.recorder), arrays)
 
-    def _guarded(
-        self, make: Callable[[Mapping[str, np.ndarray]], Recorder], arrays: Mapping[str, np.ndarray]
-    ) -> Recorder:
-        recorder: Any = Guarded(guarded(lambda: make(arrays), self.name))
-        return recorder  # type: ignore[no-any-return]
+    def _guarded(self, make: Callable[..., Recorder], arrays: Mapping[str, np.ndarray]) -> Any:
+        return Guarded(guarded(lambda: make(arrays), self.name))
 
 
 class Guarded:

@@ -234,15 +234,6 @@ def test_what_is_called_wrongly_is_the_users_mistake_in_one_line(name):
         subject.open_model(model).recorder(arrays)
 
 
-def test_fractions_for_ids_of_tokens_are_one_line():
-    """``--shape`` generates fractions, and what a library says of them names no way out."""
-    model = subject.FunctionSubject(Looks(), "module:model")
-    with pytest.raises(InputError, match=r"inputs=ids: it takes whole.*ids=np.random.randint"):
-        model.recorder({"ids": np.ones((2, 2), np.float32), "scale": X[0]})
-    with pytest.raises(TargetError):  # which whole numbers don't mend
-        model.recorder({"ids": np.ones((2, 2), np.float32), "scale": np.ones(3, np.float32)})
-
-
 @pytest.mark.parametrize(
     ("left", "right", "said"),
     [

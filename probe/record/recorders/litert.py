@@ -17,7 +17,6 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from probe.case import memory
 from probe.case.errors import Foreign, InputError, foreign
 from probe.order import semantics as s
 from probe.order.semantics import Meaning, Moves, Unknown
@@ -46,9 +44,6 @@ DTYPES = {
     "complex64 complex128".split()
 }
 QUANTISED = "it computes with integers that stand for other numbers"
-# Operators that give an array of sizes that they read, with the operand that has them.
-GROWING = {"FILL": 0, "BROADCAST_TO": 1, "TILE": 1, "RESIZE_BILINEAR": 1,
-           "RESIZE_NEAREST_NEIGHBOR": 1}  # fmt: skip
 # Operators that run other subgraphs of the file, which go with them: each is one operation.
 NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", "CALL")
 
@@ -108,17 +103,6 @@ class LiteRTFile:
         quantisation = self.tensors[key].quantization
         scale = None if quantisation is None else quantisation.scale
         return scale is not None and len(scale) > 0
-
-    def require_room(self) -> None:
-        """InputError where no memory holds an array that an operator is said to give, or the one of
-        the sizes that it reads: a file of a few bytes then takes all memory."""
-        sizes = [(tensor.name, tensor.shape) for g in self.model.subgraphs for tensor in g.tensors]
-        growing = [node for node in self.body.nodes if node.op in GROWING]
-        held = self.body.constants
-        sizes += [(node.op, held.get(node.slots[GROWING[node.op]])) for node in growing]
-        for name, axes in sizes:
-            elements = 1 if axes is None else prod(max(int(n), 1) for n in np.reshape(axes, -1))
-            memory.require_room(elements, str(name), elements)
 
     def inputs(self) -> tuple[Input, ...]:
         """Returns the model's inputs; None for the batch, and for sizes that are left open."""
@@ -319,7 +303,6 @@ def opened(
     """
     path = Path(path)
     file = graphs.read(path.name, lambda: LiteRTFile(graphs.content(path)), AGAIN)
-    file.require_room()
     inputs = graphs.read(path.name, file.inputs, AGAIN)
     return graphs.OpenedGraph(inputs, lambda arrays: LiteRTRecorder(path, arrays, switches))
 
@@ -341,10 +324,9 @@ FUSED = {
 }
 
 
-def _strides_and_dilations(c: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    axes = "DHW"[3 - rank :]
-    dilations = (int(c.get(f"dilation{axis}Factor", 1) or 1) for axis in axes)
-    return tuple(int(c[f"stride{axis}"]) for axis in axes), tuple(dilations)
+def _strides_and_dilations(c: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    dilations = (int(c.get(f"dilation{axis}Factor", 1) or 1) for axis in "HW")
+    return (int(c["strideH"]), int(c["strideW"])), tuple(dilations)
 
 
 def _lite_padding(
@@ -356,15 +338,11 @@ def _lite_padding(
     return o.same_padding(ins[1:-1], outs[1:-1], kernel, stride, dilation)
 
 
-@TABLE.row("CONV_2D CONV_3D DEPTHWISE_CONV_2D")
+@TABLE.row("CONV_2D DEPTHWISE_CONV_2D")
 def _lite_conv(c: Call) -> s.Meaning:
-    shape = c.shape(1)
-    kernel, weights, inner = {
-        "CONV_3D": (shape[:3], (0, 1, 2, 3, 4), shape[-2]),
-        "DEPTHWISE_CONV_2D": (shape[1:3], (1, 2, 0, 3), 1),
-        "CONV_2D": (shape[1:3], (1, 2, 3, 0), shape[-1]),
-    }[c.op]
-    window = (kernel, *_strides_and_dilations(c, len(kernel)))
+    kernel, whole = c.shape(1)[1:3], c.op == "CONV_2D"
+    weights, inner = ((1, 2, 3, 0), c.shape(1)[-1]) if whole else ((1, 2, 0, 3), 1)
+    window = (kernel, *_strides_and_dilations(c))
     padding = _lite_padding(c, c.shape(0), c.gives[0], *window)
     groups, reads = c.shape(0)[-1] // inner, c.places(0, 1, 2)
     return o.convolution(s.Frame(*window, padding), weights, groups, True, reads)
@@ -372,7 +350,7 @@ def _lite_conv(c: Call) -> s.Meaning:
 
 @TABLE.row("TRANSPOSE_CONV")
 def _lite_back(c: Call) -> s.Meaning:
-    window = (c.shape(1)[1:3], *_strides_and_dilations(c, 2))
+    window = (c.shape(1)[1:3], *_strides_and_dilations(c))
     padding = _lite_padding(c, c.gives[0], c.shape(2), *window)  # of the convolution it turns round
     weights, reads = (1, 2, 3, 0), c.places(2, 1, 3)
     return o.convolution(s.Frame(*window, padding, True), weights, 1, True, reads)
@@ -380,10 +358,8 @@ def _lite_back(c: Call) -> s.Meaning:
 
 @TABLE.row({"MAX_POOL_2D": "max", "AVERAGE_POOL_2D": "average"})
 def _lite_pool(c: Call, kind: str) -> s.Meaning:
-    kernel, stride = (
-        (int(c["filterHeight"]), int(c["filterWidth"])),
-        _strides_and_dilations(c, 2)[0],
-    )
+    kernel = int(c["filterHeight"]), int(c["filterWidth"])
+    stride = _strides_and_dilations(c)[0]
     padding = _lite_padding(c, c.shape(0), c.gives[0], kernel, stride, (1, 1))
     return o.pool(kind, s.Frame(kernel, stride, (1, 1), padding), channels_last=True)
 
@@ -400,9 +376,6 @@ def _lite_dense(c: Call) -> s.Meaning:
 TABLE |= {
     **s.worded(REDUCES, lambda c, word: o.reduced(word, c.integers(1))),
     "SQRT": lambda c: o.approximate("sqrt"),  # XNNPACK's; the built-in kernel's is exact
-    "RANGE": lambda c: (
-        s.Moves() if "int" in c.dtypes[0] else s.Unknown("a range of floats is rounded")
-    ),
     "BATCH_MATMUL": lambda c: o.matmul(turned=(bool(c.get("adjX")), bool(c.get("adjY")))),
     "ADD_N": lambda c: o.several("add", c.count),
     # the operator's own types may be left out; those of its tensors are always there

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from probe.case import layout
-from probe.case.errors import Foreign, InputError, foreign
+from probe.case.errors import Foreign, foreign
 from probe.order.semantics import Meaning, Moves, Reshapes, Same, Unknown, moved
 from probe.order.semantics import operations as o
 from probe.order.semantics.contract import (
@@ -85,9 +85,9 @@ class ArrayRecorder:
             return outputs
         why = "it returns NumPy arrays that no recorded call of NumPy on its inputs gave"
         todo = (
-            "compute from these arrays all the way: np.asarray(), .tolist(), .view(), and what is "
-            "done with arrays of np.empty() or np.zeros() are not seen (use np.empty_like(x)); of "
-            "another library return its own arrays (without .numpy())"
+            "compute from these arrays all the way: np.asarray(), .tolist(), .view(), .sort() and "
+            "what is done with arrays of np.empty() or np.zeros() are not seen (use np.sort(x), "
+            "np.empty_like(x)); of another library return its own arrays (without .numpy())"
         )
         raise Unseen("function", "ndarray", why, todo)
 
@@ -163,7 +163,7 @@ def _np_lines(
     # some functions of ``np.linalg`` have the names of others, and ``np.fft`` is a module
     module = str(getattr(function, "__module__", ""))
     room = {"numpy.linalg": np.linalg, "numpy.fft": np.fft}.get(module, np)
-    if name == "put" or not callable(getattr(room, name, None)):  # put gives nothing
+    if not callable(getattr(room, name, None)):
         return None
     called = f"{room.__name__.replace('numpy', 'np')}.{name}"
 
@@ -190,8 +190,6 @@ class _ArrayRun:
 
     def __init__(self, visit: Visit) -> None:
         self.visit, self.count, self.gave = visit, 0, set[Any]()
-        self.written: dict[int, tuple[np.ndarray, Any]] = {}
-        """Arrays of the user's own that an operation wrote into, by id, with the value's key."""
 
     def kept(self, value: Any) -> Seen:
         """Returns an output as it is now; later its memory may hold something else."""
@@ -210,8 +208,6 @@ class _ArrayRun:
         """Returns a value as the contract has it; numbers by their content."""
         plain = _native(value)
         key = getattr(value, "key", None)
-        if key is None and (known := self.written.get(id(value))) is not None:
-            key = known[1]
         if key is None:
             key = ("content", plain.dtype.str, plain.shape, plain.tobytes())
         return Seen(
@@ -256,17 +252,14 @@ class _ArrayRun:
         self.visit(Operation(*ends, means, attributes, again, lines, ("import numpy as np",)))
         return gives if isinstance(result, tuple | list) else gives[0]
 
-    def into(
-        self, target: np.ndarray, name: str, function: Any, args: Any, words: Any
-    ) -> np.ndarray:
+    def into(self, target: Any, name: str, function: Any, args: Any, words: Any) -> WatchedArray:
         """Runs an operation whose result is written into an array, which is returned: as of
         ``x += y`` and ``out=x``."""
+        if not isinstance(target, WatchedArray):
+            _unseen()
         new = self.done(name, function, args, words)
         np.asarray(target)[...] = np.asarray(new)
-        if isinstance(target, WatchedArray):
-            target.run, target.key, target.role, target.name = self, new.key, INPUT, ""
-        else:  # what is done with this array alone is not seen, but it is known where it is read
-            self.written[id(target)] = target, new.key
+        target.run, target.key, target.role, target.name = self, new.key, INPUT, ""
         return target
 
 
@@ -292,14 +285,10 @@ class WatchedArray(np.ndarray):
         run = _run_of((args, words))
         assert run is not None
         out = words.pop("out", (None,))
-        if len(out) > 1:
-            why = "several results that are written into existing arrays are not recorded"
-            raise InputError("out", ufunc.__name__, why, "leave out out=")
+        if len(out) > 1 or method == "at":
+            _unseen()
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         function = ufunc if method == "__call__" else getattr(ufunc, method)
-        if method == "at":  # adds in place: the first array is read and written
-            run.into(args[0], name, _copying(function), args, words)
-            return None
         if out[0] is None:
             return run.done(name, function, args, words)
         return run.into(out[0], name, _writing(function, out[0]), args, words)
@@ -325,24 +314,24 @@ class WatchedArray(np.ndarray):
         )
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        put = _copying(lambda array, values: array.__setitem__(key, values))
         values = value if isinstance(value, np.ndarray) else np.asarray(value, self.dtype)
-        self.run.into(self, "setitem", put, (self, values), {})
+        self.run.into(self, "setitem", partial(_set, key=key), (self, values), {})
 
     def astype(self, dtype: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]
         means = o.cast(np.dtype(self.dtype).name, np.dtype(dtype).name)
         return self.run.done("cast", lambda array: array.astype(dtype), (self,), {}, means)
 
 
-def _copying(function: Any) -> Callable[..., np.ndarray]:
-    """Returns what changes its first argument as a function that returns a changed copy."""
-
-    def changed(array: np.ndarray, *rest: Any, **words: Any) -> np.ndarray:
-        copy = np.array(array)
-        function(copy, *rest, **words)
-        return copy
-
+def _set(array: np.ndarray, values: np.ndarray, key: Any) -> np.ndarray:
+    changed = np.array(array)
+    changed[key] = values
     return changed
+
+
+def _unseen(*_: Any, **__: Any) -> Any:
+    """Stands for what changes an array in a way that isn't recorded: the function is then compared
+    as a whole."""
+    raise NotImplementedError
 
 
 def _writing(function: Any, out: np.ndarray) -> Callable[..., np.ndarray]:
@@ -374,27 +363,11 @@ def _method(name: str) -> Callable[..., Any]:
     return called
 
 
-def _in_place(name: str) -> Callable[..., None]:
-    def called(self: WatchedArray, *args: Any, **words: Any) -> None:
-        changed = _copying(getattr(np.ndarray, name))
-        self.run.into(self, name, changed, (self, *args), words)
-
-    return called
-
-
-# Methods that change their array.
-CHANGE = ("sort", "partition", "fill", "put")
-
-for _name, _one in vars(np.ndarray).items():
-    if _name in CHANGE:
-        setattr(WatchedArray, _name, _in_place(_name))
-    elif (
-        callable(_one)
-        and hasattr(np, _name)
-        and _name[0] != "_"
-        and _name not in vars(WatchedArray)
-    ):
+for _name in {*dir(np.ndarray)} & {*dir(np)} - {*vars(WatchedArray)}:
+    if _name[0] != "_" and callable(getattr(np.ndarray, _name)):
         setattr(WatchedArray, _name, _method(_name))
+for _name in ("sort", "partition", "fill", "put"):  # methods that change their array
+    setattr(WatchedArray, _name, _unseen)
 # NumPy has no function of this name, and its own attribute T reports nothing
 WatchedArray.flatten = _method("ravel")  # type: ignore[method-assign]
 WatchedArray.T = property(lambda self: np.transpose(self))  # type: ignore[assignment, method-assign]

@@ -69,8 +69,6 @@ LOGICAL = {"LOGICAL_AND", "LOGICAL_OR"}
 SQUARE = {"strideW": 1, "strideH": 1, "dilationWFactor": 1, "dilationHFactor": 1}
 CONV = {"options": "Conv2D", **SQUARE}
 POOL = {"options": "Pool2D", "strideW": 1, "strideH": 2, "filterWidth": 2, "filterHeight": 3}
-DEEP = {"options": "Conv3D", "strideD": 1, "strideW": 1, "strideH": 2, "padding": 0,
-        "dilationDFactor": 1, "dilationWFactor": 1, "dilationHFactor": 1}  # fmt: skip
 EIGHT = {0: (0.05, 3), 1: (0.02, -4), 2: (0.1, 5)}
 
 ELEMENTS = [
@@ -105,7 +103,6 @@ LAYERS = [
        "options": "DepthwiseConv2D"}, padding=0, depthMultiplier=2),
     of("TRANSPOSE_CONV", ints(4, 12, 16, 3), normal(3, 3, 2, 4), "p", options="TransposeConv",
        strideW=2, strideH=2, padding=0),
-       of("CONV_3D", "v", normal(2, 2, 2, 2, 3), normal(3), **DEEP),
     *(of(f"{kind}_POOL_2D", "p", **POOL, padding=n) for kind in ("MAX", "AVERAGE") for n in (0, 1)),
     of("FULLY_CONNECTED", "a", normal(5, 6), normal(5), options="FullyConnected"),
     *(of("FULLY_CONNECTED", "t", normal(5, 8), bias, options="FullyConnected", keepNumDims=keep)
@@ -132,7 +129,6 @@ MOVES = [
     of("GATHER", "t", ints(2, 0, 2), options="Gather", axis=1), of("TILE", "a", ints(2, 2)),
     of("SPACE_TO_BATCH_ND", "p", ints(2, 2), ints((0, 0), (1, 1))),
     of("RESIZE_NEAREST_NEIGHBOR", "p", ints(9, 11), options="ResizeNearestNeighbor"),
-    of("RANGE", ints(0)[0], ints(7)[0], ints(2)[0], gives="int32"),
     of("SHAPE", "t", gives="int32", options="Shape", outType=2),
 ]  # fmt: skip
 OPERATORS = [*ELEMENTS, *LAYERS, *MOVES]

@@ -183,10 +183,6 @@ def _in_place(x: np.ndarray) -> np.ndarray:
     return y
 
 
-def _into(x: np.ndarray) -> np.ndarray:
-    return np.dot(x, x.T, out=np.empty((len(x), len(x)), x.dtype))
-
-
 METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "where, numbers": lambda x: np.where(x > 0, x, 0) * 2,
     "where, lists": lambda x: np.where([[True] * 6] * len(x), x, 0.5),
@@ -194,11 +190,8 @@ METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "copy": lambda x: x.copy() + 1,
     "flatten": lambda x: x.flatten().reshape(x.shape).clip(-1, 1),
     "in place": _in_place,
-    "into a plain array": _into,
     "into a watched array": lambda x: np.sum(x, axis=1, out=np.zeros_like(x[:, 0])) * 2,
     "concatenate, list": lambda x: np.concatenate([x, [[0.5] * 6]]),
-    "sorted in place": lambda x: (y := x.copy(), y.sort(axis=1), y)[2],
-    "added at places": lambda x: (y := np.zeros_like(x), np.add.at(y, [0, 0], x[:2]), y)[2],
 }
 
 
