@@ -287,7 +287,7 @@ def verdict_lines(verdict: Mapping[str, Any]) -> Iterator[str]:
     """Whether it is rounding or a bug, from ``Verdict.to_json``."""
     yield verdict["says"]
     counts = ", ".join(f"{count:,} {name}" for name, count in verdict["classes"].items())
-    yield "; ".join(filter(None, (counts, verdict["numbers"], verdict["threads"])))
+    yield "; ".join(filter(None, (counts, verdict["numbers"])))
     if verdict["port"]:
         yield f"on the right this reads what the left side reads:\n{verdict['port']}"
 
