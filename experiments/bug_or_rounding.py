@@ -2,11 +2,11 @@
 
 Mistakes are planted into sums of products, in four formats and five sizes: a product left out, the
 last products added twice, what was summed before not cleared, a window one place off, saturating
-8-bit products. Each result is held against all that any
-order of additions, any fusing and any wider accumulator can give. As a control sums in random
-orders and roundings, random pairs of every library's runs, and whole models: none of these may be
-called a bug. Public threads are rebuilt as small inputs, half of them bugs, and judged against
-exact values. Half an hour on two processors.
+8-bit products. Each result is held against all that any order of additions, any fusing and any
+wider accumulator can give. As a control sums in random orders and roundings: none of these may be
+called a bug. (Libraries' runs and models are held against the same by `fuzz` and `real_models`.)
+Public threads are rebuilt as small inputs, half of them bugs, and judged against exact values. Ten
+minutes on two processors.
 
 Writes results/bug_or_rounding/<machine>/*.parquet; notebooks/bug_or_rounding.ipynb draws them.
 Change what you like below and run it again: what is stored already is not measured twice.
@@ -14,8 +14,6 @@ Change what you like below and run it again: what is stored already is not measu
 
 from __future__ import annotations
 
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -24,34 +22,13 @@ from typing import Any
 import numpy as np
 
 from lib import frame
-from lib.fuzzing import OPERATIONS, Drawing, in_process
-from lib.models import every, provide
 from lib.threads import THREADS, Thread
-from lib.walking import recorders
-from probe import Store, Target, first_difference
 from probe.case import floats
-from probe.case.errors import ProbeError
-from probe.explain.comparison import (
-    Comparison,
-    Finding,
-    Revealer,
-    compare_shapes,
-)
-from probe.explain.enclosure import (
-    UNKNOWN,
-    WITHIN,
-    Enclosure,
-    RoundingVerdict,
-    of_operands,
-    of_sums,
-)
-from probe.explain.verdict import BUG, ROUNDING
+from probe.explain.enclosure import WITHIN, Enclosure, RoundingVerdict, of_sums
 from probe.order.replay import replay
 from probe.order.summation import Rounding as Rounded
 from probe.order.summation import Summation
 from probe.order.tree import Tree
-from probe.sweep.printing import Output
-from probe.targets.launch import open_session
 
 NAME = "bug_or_rounding"
 
@@ -60,44 +37,13 @@ SUMMANDS = (5, 40, 320, 2560, 20_480)
 OUTPUTS = 256
 """Outputs of each planted mistake."""
 
-TRIALS = 60
-"""Random pairs of runs of each library."""
-
-WIDE = {"float32": 4, "float64": 1}
-KINDS = {"normal": 3, "cancel": 2, "tiny": 1, "infinite": 1}
-PAIRS = ("tensorflow", "tensorflow,onednn=0", "torch", "jax", "onnxruntime", "numpy")
-
-MODELS = ("residual", "encoder", "lstm", "gpt", "blocks", "both ways", "residual without norms")
-"""Models of real_models with weights by seed."""
-
 
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures and stores; whether Ctrl-C ended it."""
-    with Store.here(store) as kept, Output().progress("bug or rounding") as tell:
-        try:
-            runs = dict[str, str]()
-            known = {row[1:6] for row in kept.done_keys("verdicts")}
-            names = ("part", "name", "target", "dtype", "summands")
-            for number, (key, measure) in enumerate(questions(quick)):
-                tell(number, 0, " ".join(map(str, key)))
-                if key in known:
-                    continue
-                begun = time.monotonic()
-                try:
-                    row = measure()
-                except ProbeError as error:
-                    Output().results.print(f"{key[0]}, {key[1]}, {key[2]}: not asked, {error}")
-                    continue
-                # threads are of libraries that are no targets, too
-                target = "reference" if key[0] == "threads" else key[2]
-                if target not in runs:
-                    runs[target] = frame.stored_run(target, kept, NAME)
-                row = {"run_id": runs[target]} | row | dict(zip(names, key, strict=True))
-                kept.append("verdicts", row | {"seconds": time.monotonic() - begun})
-        except KeyboardInterrupt:
-            return True
-    return False
+    # threads are of libraries that are no targets, too
+    where = lambda key: "reference"  # noqa: E731
+    return frame.answered(store, NAME, "verdicts", questions(quick), where)
 
 
 Key = tuple[str, str, str, str, int]
@@ -116,14 +62,6 @@ def questions(quick: bool) -> Iterator[tuple[Key, Callable[[], dict[str, Any]]]]
     for thread in THREADS:
         if not quick or thread.rebuilt:
             yield ("threads", thread.name, thread.library, thread.dtype, 0), partial(asked, thread)
-    if quick:
-        return
-    for target in PAIRS:
-        yield ("pairs", "random pairs of runs", target, "", 0), partial(pairs, target)
-    for model in every():
-        if model.name in MODELS and model.weights == "seeded":
-            key = ("models", model.name, model.target, "", 0)
-            yield key, partial(of_model, model.name, model.target)
 
 
 # planted mistakes
@@ -243,73 +181,8 @@ def asked(thread: Thread) -> dict[str, Any]:
     cause = (
         f"{found.verdict}; {right}; {how}; {found.summands} summands; {found.ulps:.3g} ulp: {what}"
     )
-    fine = 0 if found.verdict not in (ROUNDING, BUG) else found.outputs - found.beyond
-    rest = found.outputs - found.beyond - fine
-    told = RoundingVerdict(within=fine, beyond=found.beyond, unknown=rest)
+    told = RoundingVerdict(within=found.outputs - found.beyond, beyond=found.beyond)
     return counted(told) | {"effect": found.seen, "pairs": 1, "cause": cause}
-
-
-# what libraries give
-
-
-def pairs(target: str) -> dict[str, Any]:
-    """Random pairs of a library's runs: all outputs that must agree, equal or not, which have no
-    right to lie outside."""
-    told, made = RoundingVerdict(), 0
-    with open_session(Target.parse(target), time_limit=600.0) as session:
-        for trial in Drawing(WIDE, KINDS, OPERATIONS).trials(target, TRIALS, 7):
-            try:
-                finding = Finding.drawn_from(trial.shapes)
-                found = compare_shapes(trial.shapes, session, session, finding.operands)
-                found.reveal(session, session, Revealer(tried=None))
-            except ProbeError:  # it refuses the operation
-                continue
-            told, made = told + _held(found), made + 1
-    return counted(told) | {"pairs": made}
-
-
-def _held(found: Comparison) -> RoundingVerdict:
-    sides = (found.left, found.pairs.left), (found.right, found.pairs.right)
-    verdicts, near = [], np.zeros(len(found.pairs), bool)
-    for side, places in sides:
-        enclosure = of_operands(side.operands, *places.T) if len(places) else None
-        if enclosure is None:
-            return RoundingVerdict()
-        verdict, flush = enclosure.judged(side.operands.y[tuple(places.T)])
-        verdict[side.reached[tuple(places.T)]] = UNKNOWN  # by what it reads without a weight
-        verdicts.append(verdict)
-        near |= flush
-    return RoundingVerdict.of(np.zeros(len(near), bool), verdicts[0], verdicts[1], near)
-
-
-def of_model(name: str, target: str) -> dict[str, Any]:
-    """All variations of a model, in a process of its own."""
-    (found,) = in_process(_differences_of_model, [(name, target)], _lost)
-    told = RoundingVerdict()
-    for one in found:
-        told += RoundingVerdict(*(one["rounding"][name] for name in KINDS_OF_VERDICT))
-    decisions = {
-        column: sum(one["decisions"][name] for one in found)
-        for column, name in (("decisions", "total"), ("changed", "changed"))
-    }
-    return counted(told) | {"pairs": len(found)} | decisions
-
-
-def _differences_of_model(some: list[tuple[str, str]]) -> list[list[dict[str, Any]]]:
-    (chosen,) = some
-    model = next(one for one in every() if (one.name, one.target) == chosen)
-    with tempfile.TemporaryDirectory() as folder:
-        sides = model.sides(provide(Path(folder)))
-        return [
-            [
-                first_difference(*recorders(sides(one), model.target)).to_json()
-                for one in model.variations
-            ]
-        ]
-
-
-def _lost(chosen: tuple[str, str]) -> list[dict[str, Any]]:
-    raise ProbeError(f"model={chosen[0]}: its process on {chosen[1]} died")
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ def main(store: Path, quick: bool) -> bool:
         answered, done = Tally(interrupted=True), Tally(interrupted=True)
         if not more.interrupted:
             with frame.bar("planted doubles") as progress:
-                answered = planted.asked(doubles, SEED, kept, NAME, progress, apart=not quick)
+                answered = planted.asked(doubles, SEED, kept, NAME, progress)
         if not answered.interrupted:
             with frame.bar("trials") as progress:
                 done = tried(trials, kept, NAME, progress, None if quick else 2)

@@ -1,7 +1,7 @@
 """Does the invariant mode keep the bits at every batch, length and place? Layers and models.
 
 Fifty layers at every size from 1 to 4,096, with three sets of operands that show nearly every other
-order, held at every place; models at batches, orders and paddings. Counted are numbers that change,
+order, held at every place; models at batches and paddings. Counted are numbers that change,
 in the library as it is and in the invariant mode; both are timed in turns.
 Meant for an idle machine with two processors: a quarter of an hour.
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from lib import frame
 from lib.frame import LIBRARIES, REPORT, patient
-from lib.reports import Operators, Pair, Report, ask
+from lib.reports import Pair, Report, ask
 from probe import Case, Store, Target
 
 NAME = "public_reports"
@@ -44,27 +44,6 @@ def product(channels: int, filters: int, **more: Any) -> Case:
     return Case("matmul", in_channels=channels, filters=filters, **(CANCEL | more))
 
 
-ONE = np.float32(1) * np.float32(242) / np.float32(62) / np.float32(62)
-"""What every element of the map is in pytorch/pytorch#24172, before it is squared."""
-
-
-def map_and_sum(side: int) -> tuple[Case, Case]:
-    """Returns a convolution over a whole map, and the sum of the same numbers."""
-    return (
-        Case("conv2d", side, length=side, height=side),
-        Case("sum", in_channels=side**2, length=1),
-    )
-
-
-def pointwise_and_product(channels: int) -> tuple[Case, Case]:
-    """Returns a 1x1 convolution of two maps of one element, and a dense layer of two rows."""
-    filters = 2 * channels
-    return (
-        conv("conv2d", 1, channels, filters, length=1, height=1, batch=2, bias="normal"),
-        product(channels, filters, length=2, bias="normal"),
-    )
-
-
 REPORTS = [
     Report(
         "the original report",
@@ -75,13 +54,6 @@ REPORTS = [
             Pair("length 9 against 19", REPORT, "length", 9, 19),
         ),
         home="tensorflow,onednn=0,contraction=0",
-    ),
-    Report(
-        "pytorch/pytorch#24172",
-        "62x62 equal numbers convolved with ones are not their sum: 15.2355 and 15.2352",
-        "a reader: float32 holds seven digits, float64 mends it; filed under MKL-DNN, closed",
-        (Operators("conv2d 62x62 against sum", map_and_sum, 62, float(ONE * ONE)),),
-        home="torch",
     ),
     Report(
         "pytorch/pytorch#134908",
@@ -142,13 +114,6 @@ REPORTS = [
             )
             for hop in (1, 16, 160)
         ),
-        home="torch",
-    ),
-    Report(
-        "pytorch/pytorch#156154",
-        "a 1x1 convolution and a linear layer with the same weights, batch above 1",
-        "algorithms that are equal over real numbers need not round alike",
-        (Operators("conv2d 1x1 against matmul", pointwise_and_product, 64),),
         home="torch",
     ),
     Report(
@@ -267,7 +232,7 @@ def main(store: Path, quick: bool) -> bool:
 
 def small(report: Report) -> Report:
     """Returns the report with the questions that NumPy alone answers in a moment."""
-    kept = tuple(q for q in report.questions if isinstance(q, Pair) and cost(q.case) < 5e4)
+    kept = tuple(q for q in report.questions if cost(q.case) < 5e4)
     return replace(report, questions=kept)
 
 

@@ -29,13 +29,11 @@ import numpy as np
 import probe
 from lib import frame
 from probe import Case, Store, Target
-from probe.case.errors import ProbeError
 from probe.explain.comparison.outputs import output_difference
 from probe.explain.comparison.runs import outputs_of_call
 from probe.order.summation import Summation
 from probe.sizes.recognition import UNKNOWN, Recogniser
-from probe.sweep.campaign import Sessions, run_row
-from probe.sweep.printing import Output
+from probe.sweep.campaign import Sessions
 from probe.targets.launch import AnySession
 from probe.ui.answers.schedule import Scheduled
 
@@ -76,57 +74,30 @@ Row = dict[str, Any]
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures and stores; whether Ctrl-C ended it."""
-    with Store.here(store) as kept, SESSIONS, Output().progress("schedules") as tell:
-        try:
-            runs, known = dict[str, str](), {row[1:7] for row in kept.done_keys("schedules")}
-            if not quick:
-                tell(0, 0, "the cost of a step behind a cache")
-                _measure_costs(kept, runs)
-            for number, (key, measure) in enumerate(questions(quick)):
-                tell(number, 0, " ".join(filter(None, key)))
-                if key in known:
-                    continue
-                begun = time.monotonic()
-                try:
-                    row = measure()
-                except ProbeError as error:
-                    row = {"reason": str(error)}
-                if key[2] not in runs:
-                    runs[key[2]] = _run(kept, key[2])
-                names = ("part", "model", "target", "schedule", "dtype", "planted")
-                row = {"run_id": runs[key[2]]} | dict(zip(names, key, strict=True)) | row
-                kept.append("schedules", row | {"seconds": time.monotonic() - begun})
-        except KeyboardInterrupt:
-            return True
-    return False
+    if not quick:
+        measure_costs(store)
+    with SESSIONS:
+        return frame.answered(store, NAME, "schedules", questions(quick), lambda key: key[2])
 
 
-def _measure_costs(kept: Store, runs: dict[str, str]) -> None:
+def measure_costs(store: Path) -> None:
+    """Stores what a step behind a cache costs."""
     import torch
 
     from lib.scheduled import DECODERS
 
     torch.set_num_threads(int(HERE.rpartition("=")[2]))
-    known = {row[1] for row in kept.done_keys("measurements")}
-    for name, how in DECODERS.items():
-        if name not in known:
-            runs.setdefault(HERE, runs.get(HERE) or _run(kept, HERE))
-            for variant, size, seconds in costs(how):
-                row = {"subject": name, "variant": variant, "size": size, "repeat": 0}
-                kept.append(
-                    "measurements",
-                    {"run_id": runs[HERE], **row, "value": seconds, "unit": "processor s"},
-                )
+    with Store.here(store) as kept:
+        known = {row[1] for row in kept.done_keys("measurements")}
+        for name, how in DECODERS.items():
+            if name not in known:
+                named = {"run_id": frame.stored_run(HERE, kept, NAME), "subject": name, "repeat": 0}
+                for variant, size, seconds in costs(how):
+                    cost = {"variant": variant, "size": size, "value": seconds}
+                    kept.append("measurements", named | cost | {"unit": "processor s"})
 
 
 SESSIONS = Sessions()
-
-
-def _run(kept: Store, target: str) -> str:
-    session = SESSIONS.of(Target.parse(target))
-    row = run_row(session.target, session.facts, session.variables, NAME)
-    kept.append("runs", row)
-    return str(row["run_id"])
 
 
 def questions(quick: bool) -> Iterator[tuple[Key, Callable[[], Row]]]:

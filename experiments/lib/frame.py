@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import click
 
 from probe import load
+from probe.case import schema
 from probe.case.case import Case
 from probe.case.errors import INTERRUPTED, InputError, ProbeError
 from probe.explain.causes import explain_store
@@ -167,6 +169,45 @@ def timed(store: Path, name: str, measured: Iterable[tuple[str, Iterable[Row]]])
             kept.flush()
     by = ["subject", "variant", "size", "unit"]
     print(load(store).measurements.groupby(by, sort=False).value.median().to_string())
+
+
+def answered(
+    store: Path,
+    name: str,
+    table: str,
+    questions: Iterable[tuple[tuple[Any, ...], Callable[[], Row]]],
+    where: Callable[[tuple[Any, ...]], str],
+) -> bool:
+    """Stores a row of ``table`` for each question that has none; whether Ctrl-C ended it.
+
+    ``questions``: the columns that name one, behind its run, and what gives the others. ``where``:
+    the target of its run. A refusal is a row with the reason, or is printed where there is no such
+    column.
+    """
+    names, runs = schema.key_columns(table)[1:], dict[str, str]()
+    with Store.here(store) as kept, bar(name) as tell:
+        known = {row[1:] for row in kept.done_keys(table)}
+        try:
+            for number, (key, measure) in enumerate(questions):
+                words = " ".join(str(word) for word in key if word)
+                tell(number, 0, words)
+                if key in known:
+                    continue
+                begun = time.monotonic()
+                try:
+                    row = measure()
+                except ProbeError as error:
+                    if "reason" not in schema.column_names(table):
+                        Output().note(f"{words}: not asked, {error}")
+                        continue
+                    row = {"reason": str(error)}
+                if (target := where(key)) not in runs:
+                    runs[target] = stored_run(target, kept, name)
+                row = {"run_id": runs[target]} | dict(zip(names, key, strict=True)) | row
+                kept.append(table, row | {"seconds": time.monotonic() - begun})
+        except KeyboardInterrupt:
+            return True
+    return False
 
 
 def told(found: Tally, what: str) -> bool:

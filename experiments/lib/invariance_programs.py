@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from lib.invariance import Made, Subject
-from lib.invariance_torch import SEED, batches, orders
+from lib.invariance_torch import SEED, batches
 from lib.models import calibrated, transformer_layer
 from probe.sizes import stable
 from probe.targets.progress import without_stderr
@@ -39,32 +38,14 @@ def made(x: np.ndarray, plain: Run, same: Run, report: Any) -> Made:
     def threads(count: int) -> None:
         """Leaves them as they are."""
 
-    axes = {"batch": lambda sample: batches(x, SIZES), "order": lambda sample: orders(x)}
+    axes = {"batch": lambda sample: batches(x, SIZES)}
     timed = TIMED, lambda size: (np.ascontiguousarray(x[:size]),)
     return Made(plain, same, report, np.asarray, axes, timed, threads, (THREADS,))
 
 
-def pictures(name: str) -> tuple[Any, np.ndarray]:
-    """Returns a network of Keras with seeded weights, and pictures."""
-    return calibrated(name, 96), drawn(96, 96, 3)
-
-
-def encoder() -> tuple[Any, np.ndarray]:
-    """Returns a layer of a transformer in Keras."""
-    import keras
-
-    keras.utils.set_random_seed(SEED)
-    layers = keras.layers
-    entry = keras.Input((5, 96))
-    x = layers.LayerNormalization()(entry)
-    x = layers.Add()([entry, layers.MultiHeadAttention(4, 24)(x, x)])
-    y = layers.Dense(192, activation="gelu")(layers.LayerNormalization()(x))
-    return keras.Model(entry, layers.Add()([x, layers.Dense(96)(y)])), drawn(5, 96)
-
-
-def of_keras(like: str, build: Callable[[], tuple[Any, np.ndarray]]) -> Made:
-    """Returns a Keras model, called eagerly."""
-    model, x = build()
+def of_keras(like: str) -> Made:
+    """Returns MobileNetV2 of Keras, called eagerly."""
+    model, x = calibrated("MobileNetV2", 96), drawn(96, 96, 3)
     same, report = stable.invariant(model, range(1, BATCH + 1), like, example=x)
 
     def plain(x: np.ndarray) -> Any:
@@ -73,44 +54,23 @@ def of_keras(like: str, build: Callable[[], tuple[Any, np.ndarray]]) -> Made:
     return made(x, plain, same, report)
 
 
-def of_jax(like: str, f: Callable[..., Any], parameters: Any, x: np.ndarray) -> Made:
-    """Returns a function of parameters and samples, jitted."""
+def of_jax(like: str) -> Made:
+    """Returns a layer of a transformer, jitted."""
     import jax
 
-    given = jax.tree.map(jax.numpy.asarray, parameters)
-    same, report = stable.invariant(
-        *(f, range(1, BATCH + 1), like), example=(given, x), batched=(None, 0)
-    )
-    plain, ended = jax.jit(f), jax.block_until_ready  # JAX returns before its answer is there
-    return made(x, lambda x: ended(plain(given, x)), lambda x: ended(same(given, x)), report)
-
-
-def convolutions(like: str) -> Made:
-    """Returns three convolutions, a mean over places and a product, in JAX."""
-    import jax
-
-    rng = np.random.default_rng(SEED)
-    shapes = (3, 3, 3, 16), (3, 3, 16, 32), (3, 3, 32, 32)
-    told = {"w": [3 * weights(rng, *shape) for shape in shapes], "out": weights(rng, 32, 10)}
-
-    def network(told: Any, x: Any) -> Any:
-        for w, stride in zip(told["w"], (1, 2, 1), strict=True):
-            numbers = ("NHWC", "HWIO", "NHWC")
-            y = jax.lax.conv_general_dilated(
-                x, w, (stride, stride), "SAME", dimension_numbers=numbers
-            )
-            x = jax.nn.relu(y)
-        return x.mean((1, 2)) @ told["out"]
-
-    return of_jax(like, network, told, drawn(24, 24, 3))
-
-
-def block(like: str) -> Made:
-    """Returns a layer of a transformer in JAX."""
-    rng = np.random.default_rng(SEED)
+    rng, x = np.random.default_rng(SEED), drawn(20, 64)
     told = {name: weights(rng, 64, 64) for name in ("query", "key", "value", "mixed")}
     told |= {"up": weights(rng, 64, 128), "down": weights(rng, 128, 64)}
-    return of_jax(like, lambda told, x: transformer_layer(told, x, 4), told, drawn(20, 64))
+
+    def layer(told: Any, x: Any) -> Any:
+        return transformer_layer(told, x, 4)
+
+    given = jax.tree.map(jax.numpy.asarray, told)
+    same, report = stable.invariant(
+        *(layer, range(1, BATCH + 1), like), example=(given, x), batched=(None, 0)
+    )
+    plain, ended = jax.jit(layer), jax.block_until_ready  # JAX returns before its answer is there
+    return made(x, lambda x: ended(plain(given, x)), lambda x: ended(same(given, x)), report)
 
 
 def perceptron(like: str) -> Made:
@@ -149,7 +109,7 @@ def converted(like: str) -> Made:
     import tensorflow as tf
     from ai_edge_litert.interpreter import Interpreter
 
-    model, x = pictures("MobileNetV2")
+    model, x = calibrated("MobileNetV2", 96), drawn(96, 96, 3)
     with without_stderr():
         content = tf.lite.TFLiteConverter.from_keras_model(model).convert()
     interpreter = Interpreter(model_content=content, num_threads=THREADS)
@@ -173,13 +133,8 @@ def converted(like: str) -> Made:
 def subjects() -> Iterator[Subject]:
     """Models by library."""
     makes: dict[tuple[str, str], Callable[[str], Made]] = {
-        ("keras", "Keras transformer layer"): lambda like: of_keras(like, encoder),
-        ("keras", "Keras MobileNetV2"): lambda like: of_keras(
-            like, partial(pictures, "MobileNetV2")
-        ),
-        ("keras", "Keras ResNet50"): lambda like: of_keras(like, partial(pictures, "ResNet50")),
-        ("jax", "JAX convolutions"): convolutions,
-        ("jax", "JAX transformer layer"): block,
+        ("keras", "Keras MobileNetV2"): of_keras,
+        ("jax", "JAX transformer layer"): of_jax,
         ("onnxruntime,threads=2", "ONNX perceptron"): perceptron,
         ("litert,threads=2", "LiteRT MobileNetV2"): converted,
     }

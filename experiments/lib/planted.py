@@ -19,18 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from lib.frame import stored_run
-from lib.fuzzing import in_process
+from lib.fuzzing import in_process, stored_numbers
 from probe.case import ulp
-from probe.case.errors import TargetError
 from probe.order.replay import replay
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import Tree
-from probe.sweep import plan
-from probe.sweep.campaign import Row, Tally
-from probe.sweep.store import Store, parquet
+from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally
+from probe.sweep.store import Store
 from probe.targets import machine
 from probe.targets.progress import Tell, silent
+from probe.targets.target import Target
 
 NOTHING = "nothing"
 """What is planted where both sides give the same bits."""
@@ -191,7 +189,7 @@ def _exact(name: str, x: np.ndarray) -> np.ndarray:
     return FORMULAS[name](np.asarray(x, np.float64)).astype(np.float32)
 
 
-def _seam(name: str, width: int, ulps: int = 1) -> Callable[[np.ndarray], np.ndarray]:
+def _seam(name: str, width: int) -> Callable[[np.ndarray], np.ndarray]:
     """A function in vectors of a width, whose remainder is rounded differently: where the last bits
     of its input say so, as where a polynomial of another degree rounds."""
 
@@ -200,10 +198,8 @@ def _seam(name: str, width: int, ulps: int = 1) -> Callable[[np.ndarray], np.nda
         flat, given = y.reshape(-1), np.ascontiguousarray(x).reshape(-1).view(np.uint32)
         start = flat.size // width * width
         tail = flat[start:]
-        other = np.nextafter(tail, np.float32(np.inf))
-        for _ in range(ulps - 1):
-            other = np.nextafter(other, np.float32(np.inf))
-        flat[start:] = np.where(given[start:] % 3 != 0, other, tail)
+        above = np.nextafter(tail, np.float32(np.inf))
+        flat[start:] = np.where(given[start:] % 3 != 0, above, tail)
         return y
 
     return function
@@ -255,31 +251,10 @@ def _few_of_formula(rng: random.Random) -> Double:
     return _function(rng, title, "algorithm", one, two, True)
 
 
-@plants("numpy")
-def _by_size(rng: random.Random) -> Double:
-    name = rng.choice(list(FORMULAS))
-    most = 200
-
-    def function(x: np.ndarray) -> np.ndarray:
-        y = _exact(name, x)
-        return np.nextafter(y, np.float32(np.inf)) if x.size > most else y
-
-    from probe.order.semantics import Each
-
-    x = _array(rng, 40, 17)
-    called = _operation("function", Each("function"), function)
-    title = f"{name}, of another formula for many numbers"
-    return Double(title, "algorithm", lambda x: called(x[:2]), called, (x,))
-
-
 NUMPY_ARGUMENTS: list[tuple[str, Callable[[float], Callable[[Any], Any]]]] = [
     ("a factor", lambda a: lambda x: x * a),
     ("a float32 factor", lambda a: lambda x: x * np.float32(a)),
-    ("a summand", lambda a: lambda x: np.tanh(x + a)),
-    ("an exponent", lambda a: lambda x: np.abs(x) ** (1 + a)),
     ("a bound", lambda a: lambda x: np.clip(x, -a, a)),
-    ("a threshold", lambda a: lambda x: np.maximum(x, a)),
-    ("a slope", lambda a: lambda x: np.where(x > 0, x, x * a)),
     ("an epsilon", lambda a: lambda x: x / np.sqrt(x.var(1, keepdims=True) + a)),
 ]
 
@@ -317,33 +292,18 @@ def _torch() -> tuple[dict[str, Any], dict[str, Any], Any]:
 
     of_number = {
         "leaky_relu, slope": lambda a: lambda x: f.leaky_relu(x, a),
-        "elu, alpha": lambda a: lambda x: f.elu(x, a),
-        "celu, alpha": lambda a: lambda x: f.celu(x, a),
         "softplus, beta": lambda a: lambda x: f.softplus(x, 1 + a),
-        "hardtanh, bound": lambda a: lambda x: f.hardtanh(x, -a, 1.0),
-        "softshrink, lambda": lambda a: lambda x: f.softshrink(x, a),
-        "threshold": lambda a: lambda x: f.threshold(x, a, -1.0),
         "layer_norm, eps": lambda a: lambda x: f.layer_norm(x, x.shape[-1:], eps=a),
-        "group_norm, eps": lambda a: lambda x: f.group_norm(x[..., None], 1, eps=a),
-        "clamp, bound": lambda a: lambda x: x.clamp(-a, a),
         "a factor": lambda a: lambda x: torch.tanh(x) * a,
         "a summand": lambda a: lambda x: torch.sigmoid(x + a),
-        "a divisor": lambda a: lambda x: x / (1 + a),
         "pow, exponent": lambda a: lambda x: x.abs() ** (1 + a),
         "add, alpha": lambda a: lambda x: torch.add(x, x.abs(), alpha=a),
-        "lerp, weight": lambda a: lambda x: torch.lerp(x, x.abs(), a),
-        "logit, eps": lambda a: lambda x: torch.logit(x.abs().clamp(0, 1), eps=a / 2),
         "masked_fill, value": lambda a: lambda x: x.masked_fill(x > 0, a),
     }
     twos = {
         "gelu, approximate": (f.gelu, lambda x: f.gelu(x, approximate="tanh")),
         "softmax, dim": (lambda x: f.softmax(x, 0), lambda x: f.softmax(x, 1)),
         "var, correction": (lambda x: x.var(1, correction=0), lambda x: x.var(1, correction=1)),
-        "cumsum, dim": (lambda x: x.cumsum(0), lambda x: x.cumsum(1)),
-        "interpolate, align_corners": (
-            lambda x: f.interpolate(x[None, None], (23, 31), mode="bilinear", align_corners=False),
-            lambda x: f.interpolate(x[None, None], (23, 31), mode="bilinear", align_corners=True),
-        ),
     }
     return of_number, twos, torch.from_numpy
 
@@ -355,13 +315,10 @@ def _jax() -> tuple[dict[str, Any], dict[str, Any], Any]:
     of_number = {
         "leaky_relu, slope": lambda a: lambda x: jax.nn.leaky_relu(x, a),
         "a factor": lambda a: lambda x: jnp.tanh(x) * a,
-        "a summand": lambda a: lambda x: jnp.exp(x + a),
         "standardize, epsilon": lambda a: lambda x: jax.nn.standardize(x, epsilon=a),
-        "clip, bound": lambda a: lambda x: jnp.clip(x, -a, a),
         "a factor under jit": lambda a: jax.jit(lambda x: jnp.tanh(x) * a + x),
     }
     twos = {
-        "integer_pow": (lambda x: x**2, lambda x: x**3),
         "cumsum, axis": (lambda x: jnp.cumsum(x, 0), lambda x: jnp.cumsum(x, 1)),
     }
     return of_number, twos, jnp.asarray
@@ -371,35 +328,22 @@ def _tensorflow() -> tuple[dict[str, Any], dict[str, Any], Any]:
     import keras
     import tensorflow as tf
 
-    def layer(made: Callable[[float], Any]) -> Callable[[float], Any]:
-        """A layer's weights are made at its first call, which is not recorded."""
-
-        def of(a: float) -> Any:
-            found = made(a)
-            found.build((None, 24))
-            return found
-
-        return of
+    def normed(epsilon: float) -> Any:
+        layer = keras.layers.LayerNormalization(epsilon=epsilon)
+        layer.build((None, 24))  # at its first call, which is not recorded
+        return layer
 
     of_number = {
         "leaky_relu, alpha": lambda a: lambda x: tf.nn.leaky_relu(x, a),
         "a factor": lambda a: lambda x: tf.tanh(x) * a,
         "a summand": lambda a: lambda x: tf.exp(x + a),
-        "pow, exponent": lambda a: lambda x: tf.abs(x) ** (1 + a),
-        "minimum": lambda a: lambda x: tf.minimum(x, a),
-        "LayerNormalization, epsilon": layer(lambda a: keras.layers.LayerNormalization(epsilon=a)),
-        "BatchNormalization, epsilon": layer(lambda a: keras.layers.BatchNormalization(epsilon=a)),
-        "LeakyReLU, slope": layer(lambda a: keras.layers.LeakyReLU(negative_slope=a)),
+        "LayerNormalization, epsilon": normed,
         "leaky_relu in a graph": lambda a: tf.function(
             lambda x: tf.nn.leaky_relu(x, a), autograph=False
         ),
     }
     twos = {
         "cumsum, axis": (lambda x: tf.cumsum(x, 0), lambda x: tf.cumsum(x, 1)),
-        "lrn, alpha": (
-            lambda x: tf.nn.lrn(x[None, None], alpha=1.0),
-            lambda x: tf.nn.lrn(x[None, None], alpha=0.5),
-        ),
     }
     return of_number, twos, tf.constant
 
@@ -503,45 +447,35 @@ def _answer(planted: str, cause: str, direct: int, differing: int | None) -> str
 
 
 def asked(
-    counts: dict[str, int],
-    seed: int,
-    store: Store,
-    experiment: str,
-    tell: Tell = silent,
-    apart: bool = True,
+    counts: dict[str, int], seed: int, store: Store, experiment: str, tell: Tell = silent
 ) -> Tally:
     """Draws pairs for each target, asks for their causes, and stores the answers; what the store
-    has is not asked again. ``apart``: in processes of their own, which a library may end."""
-    rows = parquet.read_table(store.path, "planted").to_pylist()
-    done, tally = {(row["run_id"], row["number"]) for row in rows}, Tally()
-    every = plan.current_shard().part(
-        [(text, n) for text, count in counts.items() for n in range(count)]
+    has is not asked again."""
+    job = _Asking(store, experiment, tell)
+    job.seed, job.known_rows = seed, stored_numbers(store, "planted")
+    return job.run(
+        (Target.parse(text), [range(n, min(n + AT_ONCE, count)) for n in range(0, count, AT_ONCE)])
+        for text, count in counts.items()
     )
-    at = 0
-    try:
-        for text in counts:
-            numbers = [n for where, n in every if where == text]
-            if not numbers:
-                continue
-            try:
-                run = stored_run(text, store, experiment)
-            except TargetError as error:
-                tally.failures.setdefault(text, []).append(error.why)
-                continue
-            todo = [n for n in numbers if (run, n) not in done]
-            tally.before += len(numbers) - len(todo)
-            for start in range(0, len(todo), AT_ONCE):
-                some = todo[start : start + AT_ONCE]
-                ask = partial(_asked, text, seed=seed)
-                for row in in_process(ask, some, _died) if apart else ask(some):
-                    store.append("planted", {"run_id": run, "target": text} | row)
-                    tally.found += row["reason"] is None
-                at += len(some)
-                tell(at, len(every), f"planted doubles on {text}")
-    except KeyboardInterrupt:
-        tally.interrupted = True
-    store.flush()
-    return tally
+
+
+class _Asking(Campaign[range]):
+    """Numbers of pairs are asked in processes of their own, which a library may end."""
+
+    seed: int
+    known_rows: set[tuple[str, int]]
+
+    def size(self, question: range) -> int:
+        return len(question)
+
+    def ask(self, part: CampaignPart[range], question: range) -> None:
+        """Asks about some pairs, but those that are stored."""
+        todo = [number for number in question if (part.run_id, number) not in self.known_rows]
+        self.tally.before += len(question) - len(todo)
+        ask = partial(_asked, part.target.text, seed=self.seed)
+        for row in in_process(ask, todo, _refused) if todo else ():
+            self.keep("planted", {"run_id": part.run_id, "target": part.target.text} | row)
+            self.tally.found += row["reason"] is None
 
 
 def _asked(text: str, numbers: Sequence[int], seed: int) -> list[Row]:
@@ -557,9 +491,5 @@ def _asked(text: str, numbers: Sequence[int], seed: int) -> list[Row]:
     return found
 
 
-def _died(number: int) -> Row:
-    return _refused(number, "the process died")
-
-
-def _refused(number: int, reason: str) -> Row:
+def _refused(number: int, reason: str = "the process died") -> Row:
     return {"number": number, "reason": reason, "seconds": 0.0}

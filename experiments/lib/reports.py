@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from probe.case import floats, operands, ulp
+from probe.case import floats, ulp
 from probe.case.case import Case
 from probe.case.errors import InputError, NotASum, TargetError
-from probe.case.floats import round_to
 from probe.explain.comparison import (
     CaseRun,
     ComparedShapes,
     Comparison,
     Finding,
-    OutputPairs,
     Revealer,
     classes_of,
     compare_shapes,
-    run_case,
 )
 from probe.report.failing import Failing
 from probe.report.shrink import smallest_finding
@@ -60,29 +57,6 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Operators:
-    """Two operators of one target over the same numbers, such as a 1x1 convolution and a product.
-
-    ``sized(n)`` gives both cases with ``n`` products for each output, numbered alike, and as many
-    outputs in the same order; ``size`` is the report's n. Both get the left side's numbers, or
-    ``value`` in every place and weights of 1.
-    """
-
-    text: str
-    sized: Callable[[int], tuple[Case, Case]]
-    size: int
-    value: float | None = None
-
-    @property
-    def left(self) -> Case:
-        """Returns the left side's case."""
-        return self.sized(self.size)[0]
-
-
-Question = Pair | Operators
-
-
-@dataclass(frozen=True)
 class Report:
     """A public thread: its title and its maintainers' answer in our words, and its questions.
 
@@ -93,7 +67,7 @@ class Report:
     thread: str
     title: str
     answer: str | None
-    questions: tuple[Question, ...] = ()
+    questions: tuple[Pair, ...] = ()
     home: str = ""
     reason: str | None = None
 
@@ -107,64 +81,28 @@ DEAR = 1e11
 """Products of a reveal from which on a copy with ``FILTERS`` filters is explained instead."""
 
 
-@dataclass
-class Answer:
-    """What a question gives on a target.
-
-    ``bits``: of the first differing output on both sides. ``explained``: differing outputs that
-    were looked at.
-    """
-
-    left: Case
-    right: Case
-    compared: int
-    differing: int
-    max_ulp: int | None
-    bits: tuple[int | None, int | None]
-    causes: dict[str, int] = field(default_factory=dict)
-    explained: int = 0
-    replayed: int = 0
-    told: Comparison | None = None
-
-    @staticmethod
-    def of(found: Comparison, causes: dict[str, int] | None = None, looked: int = 0) -> Answer:
-        """Returns what differs; ``causes`` of that many of the outputs as were looked at."""
-        differences = found.differences
-        known = bool((differences.ulps != ulp.NAN).all())
-        first = (differences.bits_a[:1].tolist(), differences.bits_b[:1].tolist())
-        bits = first[0][0] if first[0] else None, first[1][0] if first[1] else None
-        counts = found.compared, len(found.differing), found.max_ulp if known else None
-        return Answer(found.left.case, found.right.case, *counts, bits, causes or {}, looked)
-
-    def because(self, told: Comparison | None, causes: dict[str, int], looked: int) -> Answer:
-        """With the causes that another answer, or a comparison of some outputs, found."""
-        replayed = 0 if told is None else told.replayed
-        return replace(self, causes=causes, explained=looked, replayed=replayed, told=told)
-
-    def row(self) -> dict[str, Any]:
-        """Returns columns of ``findings``."""
-        names = ("compared", "differing", "max_ulp", "explained", "causes", "replayed")
-        bits = dict(zip(("bits_at", "bits_against"), self.bits, strict=True))
-        return bits | {name: getattr(self, name) for name in names}
-
-
-def answer(question: Question, session: AnySession) -> Answer:
-    """Runs both sides and names causes. TargetError; InputError."""
-    if isinstance(question, Operators):
-        return explained(same_numbers(question, session, question.size), session)
-    return _pair(question, session)
-
-
-def _pair(question: Pair, session: AnySession) -> Answer:
-    """Both sides of a pair; of many filters, where a reveal would take long, a copy with few."""
-    found = compare_shapes(question.shapes, session, session)
-    if question.vary == "filters" or _work(found.right.case) < DEAR or not len(found.differing):
-        return explained(found, session)
-    few = replace(question, case=question.case.with_(filters=FILTERS))
-    told = explained(compare_shapes(few.shapes, session, session), session)
-    if not told.differing:
-        return explained(found, session)
-    return Answer.of(found).because(told.told, told.causes, told.explained)
+def answer(question: Pair, session: AnySession) -> Row:
+    """Runs both sides and names causes; of many filters, where a reveal would take long, of a copy
+    with few. Columns of ``findings``. TargetError; InputError."""
+    found = looked = compare_shapes(question.shapes, session, session)
+    if question.vary != "filters" and _work(found.right.case) >= DEAR and len(found.differing):
+        few = replace(question, case=question.case.with_(filters=FILTERS))
+        copy = compare_shapes(few.shapes, session, session)
+        looked = copy if len(copy.differing) else found
+    told = explained(looked, session)
+    differences = found.differences
+    known = bool((differences.ulps != ulp.NAN).all())
+    first = [bits[:1].tolist() or [None] for bits in (differences.bits_a, differences.bits_b)]
+    return {
+        "compared": found.compared,
+        "differing": len(found.differing),
+        "max_ulp": found.max_ulp if known else None,
+        "bits_at": first[0][0],
+        "bits_against": first[1][0],
+        "explained": len(told.pairs) if told else 0,
+        "causes": told.causes if told else {},
+        "replayed": told.replayed if told else 0,
+    }
 
 
 def _work(case: Case) -> float:
@@ -172,27 +110,14 @@ def _work(case: Case) -> float:
     return float(np.prod(case.output_shape())) * case.summands**2
 
 
-def same_numbers(question: Operators, session: AnySession, size: int) -> Comparison:
-    """Both operators of a size over the same numbers, output by output in the same order."""
-    left, right = question.sized(size)
-    x, w, b = operands.generate(left)
-    if question.value is not None:
-        x = round_to(np.full(left.input_shape(), question.value), left.dtype)
-        w = round_to(np.ones(left.weight_shape), left.dtype)
-    theirs = x.reshape(right.input_shape()), w.reshape(right.weight_shape), b
-    one, two = run_case(session, left, (x, w, b)), run_case(session, right, theirs)
-    mine, other = (np.argwhere(np.ones(side.operands.y.shape, bool)) for side in (one, two))
-    return Comparison(left, one, two, OutputPairs(mine, other, np.ones(len(mine), bool)))
-
-
-def explained(found: Comparison, session: AnySession) -> Answer:
-    """Returns what differs among pairs of outputs, and the causes of up to ``MOST`` of it."""
+def explained(found: Comparison, session: AnySession) -> Comparison | None:
+    """The causes of up to ``MOST`` differing pairs; None: none differs."""
     if not len(found.differing):
-        return Answer.of(found)
+        return None
     pairs = found.pairs.some(_some(found))
     told = Comparison(found.case, found.left, found.right, pairs)
     told.reveal(session, session, Revealer(tried=None), np.arange(len(pairs)))
-    return Answer.of(found).because(told, told.causes, len(pairs))
+    return told
 
 
 def _some(found: Comparison) -> np.ndarray:
@@ -211,58 +136,30 @@ def _spread(values: np.ndarray, most: int) -> np.ndarray:
     return values[np.unique(np.linspace(0, len(values) - 1, most).astype(int))]
 
 
-LARGEST = 256
-"""Products up to which two operators are compared: the first number that sets them apart."""
-
 Told = dict[str, Any]
 
 
-def smallest(question: Question, session: AnySession) -> Told | None:
+def smallest(question: Pair, session: AnySession) -> Told | None:
     """Returns the smallest case as JSON for ``findings.smallest``; None: none was found.
     TargetError."""
-    if isinstance(question, Operators):
-        return _operators(question, session)
     failing = Failing(session, session)
     found = smallest_finding(Finding.drawn_from(question.shapes), failing.by_bits)
     if found is None or not found.shown:
         return None
     last = found.finding
-    told = _told(failing.explained(last), last.left, last.label)
+    told: Told = {"label": last.label, "case": last.left.to_json()}
+    told |= made_by(failing.explained(last))
     told |= {"vary": last.vary, "at": last.at, "against": last.against} if last.paired else {}
     return told | {"calls": found.calls, "ended": found.ended}
 
 
-def _operators(question: Operators, session: AnySession) -> Told | None:
-    """Returns the least number of products at which the two operators differ."""
-    for size in range(1, min(question.size, LARGEST) + 1):
-        try:
-            both = same_numbers(question, session, size)
-        except (InputError, TargetError):
-            continue
-        found = explained(both, session)
-        if found.differing and found.told is not None:
-            named = {"against_case": found.right.to_json(), "calls": size, "ended": "minimal"}
-            return _told(found.told, found.left, _label(found.left)) | named
-    return None
-
-
-def _label(case: Case) -> str:
-    """Returns the case's shapes in words, without its operands."""
-    return case.with_(operands="normal").label
-
-
-def _told(found: Comparison, case: Case, label: str) -> Told:
-    """Returns a case, and how the first differing output is made on both sides."""
-    given: Told = {"label": label, "case": case.to_json(), "causes": found.causes}
-    return given | _sides(found)
-
-
-def _sides(found: Comparison) -> Told:
-    """Both sides' numbers, bits and summations of one differing output; {} where none is known."""
+def made_by(found: Comparison) -> Told:
+    """Causes; and both sides' numbers, bits and summations of the first differing output."""
     if not len(found.differing):
-        return {}
+        return {"causes": found.causes}
     pair = int(found.differing[0])
     return {
+        "causes": found.causes,
         "cause": found.cause[0],
         "ulp": None if found.ulps[0] == ulp.NAN else int(found.ulps[0]),
         "left": _side(found.left, found.pairs.left[pair]),
@@ -292,7 +189,7 @@ def _hex(array: np.ndarray, dtype: str) -> list[str]:
     return [float(value).hex() for value in floats.widen(array, dtype).reshape(-1)]
 
 
-Asked = tuple[Report, Question]
+Asked = tuple[Report, Pair]
 Key = tuple[str, str, str]
 
 
@@ -344,14 +241,11 @@ class _Asking(Campaign[Asked]):
             self.rows[part.target.text, report.thread, asked.text] = self.stored[key]
             self.tally.before += 1
             return
-        found = answer(asked, part.session)
-        self.keep("cases", [case_row(found.left), case_row(found.right)])
+        found, shapes = answer(asked, part.session), asked.shapes
+        self.keep("cases", [case_row(shapes.left), case_row(shapes.right)])
         row: Row = {"run_id": part.run_id, "thread": report.thread, "target": part.target.text}
-        row |= {"question": asked.text, "case_id": found.left.id, **found.row()}
-        if isinstance(asked, Pair):
-            row |= {name: getattr(asked, name) for name in ("vary", "at", "against")}
-        else:
-            row["against_case_id"] = found.right.id
+        row |= {"question": asked.text, "case_id": shapes.left.id, **found}
+        row |= {name: getattr(asked, name) for name in ("vary", "at", "against")}
         self._add(row)
         self.tally.found += 1
 
@@ -377,7 +271,7 @@ class _Asking(Campaign[Asked]):
                 rows.sort(key=lambda row: row["target"] != report.home)
                 self._shrink(report, asked, [row for row in rows if row["differing"]])
 
-    def _shrink(self, report: Report, asked: Question, rows: Sequence[Row]) -> None:
+    def _shrink(self, report: Report, asked: Pair, rows: Sequence[Row]) -> None:
         """The smallest case on the first of these targets that gives one."""
         for row in rows:
             part = self.parts[row["target"]]

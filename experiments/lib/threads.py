@@ -2,8 +2,7 @@
 
 A thread is a library's own run where this machine's release shows it; else the function that the
 library computed, from what its thread says, beside what it should have computed. ``told`` is what
-the maintainers made of it: a bug, or rounding. The verdict comes from ``probe``: of cases as
-``probe explain`` gives it, of other functions by the same bound on their exact sums.
+the maintainers made of it: a bug, or rounding. The verdict is that of ``probe`` on exact sums.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-import probe
-from probe import Case
 from probe.case import floats
 from probe.explain.verdict import BUG, ROUNDING, ExactSum
 
@@ -29,17 +26,20 @@ HELD = 64
 
 @dataclass(frozen=True)
 class Judged:
-    """What was said: ``verdict``; of so many differing ``outputs`` how many are ``beyond``.
+    """Of so many ``outputs`` how many are ``beyond`` what rounding can do.
 
     ``ulps``: how far the farthest is from its exact value; ``seen``: from where on it is seen.
     """
 
-    verdict: str
     outputs: int
     beyond: int
     summands: int
     ulps: float
     seen: float
+
+    @property
+    def verdict(self) -> str:
+        return BUG if self.beyond else ROUNDING
 
 
 @dataclass(frozen=True)
@@ -75,18 +75,6 @@ bug = partial(thread, BUG, rebuilt=True)
 rounding = partial(thread, ROUNDING)
 
 
-def of_case(case: Case, left: str, right: str | None = None, **how: Any) -> Judged:
-    """Judges a case as ``probe explain`` does."""
-    at, against = how.pop("at", None), how.pop("against", None)
-    why = probe.explain(case, left, at, against, against_target=right, **how)
-    verdict, found = why.verdict, why.found
-    count, sides = len(found.differing), verdict.sides
-    beyond = count if verdict.what == BUG else 0
-    ulps = max((side.ulps for side in sides or ()), default=0.0)
-    seen = max((side.most for side in sides or ()), default=0.0)
-    return Judged(verdict.what, count, beyond, case.summands, ulps, seen)
-
-
 Sums = Sequence[tuple[float | np.floating, Iterable[Fraction]]]
 
 
@@ -99,8 +87,7 @@ def of_sums(outputs: Sums, dtype: str, more: int = 1) -> Judged:
         held.append(ExactSum(float(y), terms, dtype, len(terms) + more))
     beyond = sum(not one.within for one in held)
     ulps, seen = max(one.ulps for one in held), float(np.median([one.most for one in held]))
-    verdict = BUG if beyond else ROUNDING
-    return Judged(verdict, len(held), beyond, max(len(one.terms) for one in held), ulps, seen)
+    return Judged(len(held), beyond, max(len(one.terms) for one in held), ulps, seen)
 
 
 def products(x: np.ndarray, w: np.ndarray) -> list[Fraction]:
@@ -121,8 +108,7 @@ def of_functions(outputs: Sequence[tuple[float, Fraction]], digits: int, summand
         unit = Fraction(2) ** (math.frexp(float(exact))[1] - digits)
         ulps.append(float(abs(Fraction(float(y)) - exact) / unit))
     beyond = sum(one > ALLOWED for one in ulps)
-    verdict = BUG if beyond else ROUNDING
-    return Judged(verdict, len(outputs), beyond, summands, max(ulps), ALLOWED)
+    return Judged(len(outputs), beyond, summands, max(ulps), ALLOWED)
 
 
 def deviation(values: Sequence[float]) -> Fraction:
@@ -158,26 +144,6 @@ def jit_element() -> Judged:
     apart = np.flatnonzero(compiled != eager)
     outputs = [(y[n], [Fraction(int(n)) ** 2]) for n in apart for y in (compiled, eager)]
     return of_sums(outputs or [(eager[1], [Fraction(1)])], "float64", 4)
-
-
-def zeros_for_same(case: Case) -> Callable[[], Judged]:
-    """A convolution with SAME whose outputs are all zeros."""
-
-    def judge() -> Judged:
-        x, w, _ = case.operands()
-        (top, _), (left, _) = case.pads()
-        height, width = case.spatial()
-        outputs = []
-        for a, b, f in list(np.ndindex(*case.output_spatial(), case.filters))[:HELD]:
-            terms: list[Fraction] = []
-            for i, j in np.ndindex(*case.kernel):
-                p, q = a * case.stride[0] + i - top, b * case.stride[1] + j - left
-                if 0 <= p < height and 0 <= q < width:
-                    terms += products(x[0, p, q], w[i, j, :, f])
-            outputs.append((0.0, terms))
-        return of_sums(outputs, "float32")
-
-    return judge
 
 
 @bug("pytorch#163347", "torch", "bfloat16")
@@ -226,23 +192,6 @@ def saturated_pairs() -> Judged:
     return of_sums([(float(pair + x[2] * w[2]), products(x, w))], "float64")
 
 
-@bug("oneDNN#1354", "onednn", "int8")
-def saturated_convolution() -> Judged:
-    """An 8-bit convolution of 255 by 127: pairs leave 16 bits."""
-    x, w = np.full(4, 255), np.full(4, 127)
-    y = sum(min(int(x[n] * w[n] + x[n + 1] * w[n + 1]), 2**15 - 1) for n in (0, 2))
-    return of_sums([(float(y), products(x, w))], "float64")
-
-
-@bug("onnxruntime#27845", "onnxruntime")
-def negatives_lost() -> Judged:
-    """Weights of 8 bits go through unsigned ones: all that were negative become zero."""
-    q, scale = np.array([-30, 25, -128, 127, 0]), np.float32(0.01)
-    y = np.clip(q, 0, 255).astype(np.float32) * scale
-    exact = [[Fraction(int(value)) * Fraction(float(scale))] for value in q]
-    return of_sums(list(zip(y, exact, strict=True)), "float32")
-
-
 @bug("pandas#48950", "pandas", "float64", rebuilt=False)
 def rolling_deviation() -> Judged:
     """A rolling standard deviation remembers a row that left its window."""
@@ -260,18 +209,6 @@ def strides_ignored() -> Judged:
     x, column = np.array([2.0, 1.0, 0.0], np.float32), w[:, 2]
     y = float(x @ w.ravel()[2:5])  # from the column's first element on
     return of_sums([(y, products(x, column))], "float32")
-
-
-@bug("pytorch#19912", "torch")
-def groups_lost() -> Judged:
-    """A grouped 1x1 convolution gives zeros for the second group."""
-    return of_sums([(0.0, [Fraction(0), Fraction(1)])] * 8, "float32")
-
-
-@bug("OpenBLAS#2914", "openblas")
-def not_cleared() -> Judged:
-    """A product of no elements gives what was in memory."""
-    return of_sums([(0.266733, [])], "float32")
 
 
 @bug("transformers 5.8.1, Mamba2 in chunks", "torch")
@@ -331,30 +268,11 @@ def ones_by_matrix() -> Judged:
     return of_sums(outputs, "float64")
 
 
-@rounding("numpy#13734", "numpy")
-def columns_of_sums() -> Judged:
-    """Sums over the first axis, of all columns and of one."""
-    a = np.random.default_rng(0).uniform(0, 100, (30_000, 3)).astype(np.float32)
-    terms = [Fraction(value) for value in a[:, 0].tolist()]
-    return of_sums([(y, terms) for y in (a.sum(axis=0)[0], a[:, 0].sum())], "float32")
-
-
 @rounding("numpy#8869", "numpy", "float16")
 def stagnating() -> Judged:
     """A sum of ones that stops growing: the next one is half an ulp of it."""
     y = np.ones((4096, 2), np.float16).sum(axis=0)[0]  # of float32 it is 16,777,216
     return of_sums([(y, [Fraction(1)] * 4096)], "float16")
-
-
-@rounding("numpy#8116", "numpy", "float64")
-def rows_of_means() -> Judged:
-    """The mean of a row, of all rows at once and of one."""
-    x = drawn(200, 54, dtype="float64")
-    outputs = []
-    for row, y in zip(x, x.mean(axis=1), strict=True):
-        terms = [Fraction(value) / 54 for value in row.tolist()]
-        outputs += [(y, terms), (row.mean(), terms)]
-    return of_sums(outputs, "float64", 3)
 
 
 @rounding("numpy#25909", "numpy")
@@ -404,61 +322,3 @@ def chain_against_blocks() -> Judged:
         blocks[n // 256] = np.float32(blocks[n // 256] + a * b)
     terms = products(x, w)
     return of_sums([(chain, terms), (np.sum(blocks, dtype=np.float32), terms)], "float32")
-
-
-@rounding("a transposed convolution, two libraries", "torch")
-def transposed() -> Judged:
-    """A transposed convolution of PyTorch and of JAX."""
-    import jax
-    import torch
-
-    x, w = drawn(1, 4, 9), drawn(4, 3, 5, seed=1)
-    left = torch.nn.functional.conv_transpose1d(torch.from_numpy(x), torch.from_numpy(w), stride=2)
-    right = jax.lax.conv_transpose(
-        *(x, w[:, :, ::-1], (2,), "VALID"),
-        dimension_numbers=("NCH", "IOH", "NCH"),
-    )
-    outputs = []
-    for f, at in np.argwhere(left.numpy()[0] != np.asarray(right)[0])[: HELD // 2].tolist():
-        terms = []
-        for tap in range(5):
-            place, rest = divmod(at - tap, 2)
-            if rest == 0 and 0 <= place < 9:
-                terms += products(x[0, :, place], w[:, f, tap])
-        outputs += [(left[0, f, at].item(), terms), (float(right[0, f, at]), terms)]
-    return of_sums(outputs, "float32")
-
-
-SAME = {"padding": "same", "length": 18, "height": 17}
-TEN = Case("conv2d", 3, 7, 16, stride=10, **SAME)  # type: ignore[arg-type]
-UNEVEN = Case("conv2d", 3, 2, 3, stride=(3, 4), **SAME)  # type: ignore[arg-type]
-CANCEL = {"operands": "cancel"}
-
-ROWS = Case("conv2d", 3, 4, 3, length=6, height=8, **CANCEL)  # type: ignore[arg-type]
-PADDED = Case("conv1d", 5, 256, 256, length=10, padding=2)
-CROPPED = Case("conv1d", 1, 96, 96)
-SUBSET = Case("conv2d", 3, 4, 6, length=8, height=8, bias="normal", **CANCEL)  # type: ignore[arg-type]
-DENSE = Case("dense", in_channels=384, filters=64)
-UNITS = Case("dense", in_channels=3286, filters=65)
-
-ZEROS = "SAME with this stride gives zeros."
-THREADS += [
-    Thread("LiteRT#4847", BUG, "litert", "float32", ZEROS, zeros_for_same(TEN), True),
-    Thread("LiteRT#9256", BUG, "litert", "float32", ZEROS, zeros_for_same(UNEVEN), True),
-]
-
-
-def pair(name: str, target: str, text: str, case: Case, at: int, against: int, **how: Any) -> None:
-    """Adds a thread about one case at two sizes, as probe judges it."""
-    judge = partial(of_case, case, target, at=at, against=against, **how)
-    library = target.partition(",")[0]
-    THREADS.append(Thread(name, ROUNDING, library, "float32", text, judge))
-
-
-pair("pytorch#134908", "torch", "Batch 1 against 2.", ROWS, 1, 2, vary="batch")
-pair("pytorch#81694", "torch", "Batch 1 against 2.", PADDED, 1, 2, vary="batch")
-pair("pytorch#116373", "torch", "A crop of a signal.", CROPPED, 5, 201)
-EIGEN = "tensorflow,onednn=0"
-pair("tensorflow#61422", EIGEN, "Some of the filters.", SUBSET, 1, 6, vary="filters")
-pair("onnxruntime#7642", "onnxruntime,weights=argument", "Rows alone and together.", DENSE, 1, 8)
-pair("tensorflow#46770", EIGEN, "Rows alone and together.", UNITS, 1, 93)
