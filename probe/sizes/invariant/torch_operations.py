@@ -41,7 +41,7 @@ from probe.sizes.invariant.torch_calls import (
     is_weight,
     tensor,
 )
-from probe.sizes.invariant.torch_products import Einsum, MetOperations, Products
+from probe.sizes.invariant.torch_products import MetOperations, Products
 from probe.sizes.invariant.torch_sequences import Attention, mkldnn_rnn_layer
 
 # Pieces of what is computed row by row, in one pass over memory.
@@ -84,7 +84,7 @@ class TorchOperations:
 
         self.quick: dict[Any, Callable[..., Any]] = {
             **self.products.quick,
-            torch.einsum: Einsum(self.products),
+            torch.einsum: self._einsum,
             torch.cdist: self._distances,
             functional.scaled_dot_product_attention: self.attention,
             functional.instance_norm: InOrder.of(functional.instance_norm, self._instance_norm),
@@ -256,7 +256,7 @@ class TorchOperations:
         leaves, form = tree_flatten((tuple(args), kwargs))
         every = tensors(leaves)
         operands = [_real(x) for x in every]
-        if not every or every[0] is not args[0] or every[0].dim() < 2:
+        if not every or every[0].dim() < 2:
             return NotImplemented
         dtype = operands[0].dtype
         if dtype not in FORMATS or not all(map(torch.numel, every)):
@@ -273,7 +273,7 @@ class TorchOperations:
         held = [x for x, its in zip(operands, carries, strict=True) if not its]
         shapes = [tuple(x.shape[1:]) for x in xs]
         rest, samples = [], set(map(id, compress(every, carries)))
-        for argument in (*args, *kwargs.values()):
+        for argument in leaves:
             if id(argument) in samples:
                 continue
             if isinstance(argument, torch.Tensor):
@@ -317,6 +317,32 @@ class TorchOperations:
         if not several and all(x is same for x, same in zip(held, fixed, strict=True)):
             self.watched.note(every[0], known, len(every[0]))
         return torch.view_as_complex(y) if gives_complex else y
+
+    def _einsum(self, equation: Any, *operands: Any) -> Any:
+        """``torch.einsum`` of samples along the first axis of an operand and of the answer.
+
+        Below what a mode sees PyTorch makes it a product of pairs of matrices, and takes more than
+        two operands in an order that depends on their sizes: of one pair the rows have the batch.
+        """
+        if len(operands) == 1 and isinstance(operands[0], list | tuple):
+            operands = tuple(operands[0])
+        if not isinstance(equation, str):
+            return NotImplemented
+        inputs, arrow, answer = equation.partition("->")
+        terms, func = inputs.split(","), torch.ops.aten.einsum.default
+        for first in range(len(operands)):  # which of them has the samples is asked
+            order = sorted(range(len(operands)), key=lambda at: at != first)
+            back = [order.index(at) for at in range(len(operands))]
+
+            def call(_: str, moved: Sequence[Any], back: Sequence[int] = back) -> Any:
+                return torch.einsum(equation, *(moved[at] for at in back))
+
+            spelled = ",".join(terms[at] for at in order) + arrow + answer
+            moved = [operands[at] for at in order]
+            y = self._of_samples(func, (spelled, moved), {}, call)
+            if y is not NotImplemented:
+                return y
+        return NotImplemented
 
     def _distances(
         self,

@@ -1,4 +1,4 @@
-"""Sums of products in PyTorch, in their classes: linear layers, products, convolutions, einsums.
+"""Sums of products in PyTorch, in their classes: linear layers, products, convolutions.
 
 A model calls the same shapes again and again. So a shape at which the library's own call is in the
 class is kept with the strides that were checked, and such a call is made at once: what it takes
@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
-from itertools import combinations
-from string import ascii_letters
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +18,6 @@ import torch.nn.functional as functional
 
 from probe.sizes.invariant.classes import Plan, Sizes, seconds_of
 from probe.sizes.invariant.keeper import Keeper, ReadyOperation
-from probe.sizes.invariant.operations import spread_numbers
 from probe.sizes.invariant.torch_calls import (
     ALIGNED,
     CONVOLUTIONS,
@@ -39,13 +36,10 @@ from probe.sizes.invariant.torch_calls import (
     default_strides,
     for_each_axis,
     in_pieces,
-    is_weight,
     misplaced,
-    tensor,
     whole_call,
 )
 
-LINEAR = ("linear", TorchLinear, AlignedLinear)
 PAIRS = "products of pairs of matrices: along the pairs alone, sizes are fixed"
 
 
@@ -156,13 +150,10 @@ class Products:
             return NotImplemented
         return self.rows(a, b, c.contiguous(), True, None)
 
-    def rows(
-        self, x: Any, w: Any, b: Any, turned: bool, key: Any, kinds: tuple[Any, ...] = LINEAR
-    ) -> Any:
+    def rows(self, x: Any, w: Any, b: Any, turned: bool, key: Any) -> Any:
         """``x @ w.T``, or ``x @ w`` if it is ``turned``, of all rows.
 
-        ``key``: in ``ready``; None: it is not kept there. ``kinds``: a name, and the operations
-        that may be called, the first that has a class.
+        ``key``: in ``ready``; None: it is not kept there.
         """
         strides, begins = (x.stride(), w.stride()), w.data_ptr()
         if w.stride() != (w.shape[1], 1):
@@ -173,12 +164,11 @@ class Products:
         flat = x if x.dim() == 2 else x.reshape(-1, channels)
         rows = aligned_contiguous(flat)
         parts = channels, filters, x.dtype, b is not None, turned, misplaced(w)
-        name, *calls = kinds
-        way = (name, *parts, torch.get_num_threads())
+        way = ("linear", *parts, torch.get_num_threads())
         layer = self.ways.get(way)
         if layer is None:
-            makes = [partial(call, *parts) for call in calls]
-            known = self.met.known((name, *parts), *makes, axis="rows")
+            makes = partial(TorchLinear, *parts), partial(AlignedLinear, *parts)
+            known = self.met.known(("linear", *parts), *makes, axis="rows")
             layer = Ways(known) if turned else LinearLayer(known, self.copies)
             self.ways[way] = layer
         y = layer(rows, w, b)
@@ -567,214 +557,3 @@ def _seconds(operation: TorchLinear | TorchConvolution, plan: Plan) -> float:
         return seconds_of(partial(whole_call, pieces[0], operation.call, samples, parameters))
     steps = [(piece, operation.call, parameters) for piece in pieces]
     return seconds_of(partial(in_pieces, steps, samples))
-
-
-# ``torch.einsum`` of two operands, as rows times weights or as pairs of matrices.
-#
-# PyTorch turns an einsum into a product of pairs of matrices below what a mode of functions sees,
-# and the rows are then a part of the shape of one pair. Which axis is which is known from the
-# letters alone, so it is decided here: a size of 1 changes nothing.
-#
-# Without a letter that both operands and the answer have, one operand has the rows: the one that is
-# not a ``Parameter``, or else the one whose letter comes first in the answer. With such letters,
-# each stands for a pair of matrices, unless one operand is a ``Parameter``: then they are groups,
-# and the rows are those of the other operand.
-
-
-class OnePair(TorchLinear):
-    """As a ``TorchLinear``, as the product of one pair of matrices: what an einsum calls."""
-
-    own = False
-
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
-        self.key = "einsum" + self.key.removeprefix("linear")
-
-    def call(self, samples: Tensors, parameters: Tensors) -> Any:
-        (x,), (w, _) = samples, parameters
-        columns = w if self.turned else w.t()
-        return torch.bmm(x[None], columns[None])[0]
-
-
-class EinsumRoles(NamedTuple):
-    """An einsum of two operands whose roles are known. Axes are given by their letters.
-
-    ``first``: the operand that has the rows, or the left one of pairs. ``shared``: of both and the
-    answer; ``summed``: of both alone; ``rows`` and ``columns``: of one operand and the answer.
-    ``pairs``: the shared letters are pairs of matrices, not groups of weights.
-    """
-
-    first: int
-    given: tuple[str, str]
-    shared: str
-    summed: str
-    rows: str
-    columns: str
-    answer: str
-    pairs: bool
-
-
-@lru_cache(maxsize=1024)
-def letters(
-    equation: str, ranks: tuple[int, int], weights: tuple[bool, bool]
-) -> EinsumRoles | None:
-    """Returns the roles of an equation's letters; None: it is not a product of two matrices.
-
-    ``ranks``: of the operands; ``weights``: which of them are parameters.
-    """
-    spelled = _spelled(equation.replace(" ", ""), ranks)
-    if spelled is None:
-        return None
-    *operands, answer = spelled
-    if any(len(set(part)) < len(part) for part in spelled) or not answer:
-        return None
-    left, right, out = map(set, spelled)
-    if (left ^ right) - out or out - (left | right):  # sums of one operand, or no such letter
-        return None
-    shared = "".join(n for n in answer if n in left & right)
-    # PyTorch takes the letters that it sums over in this order
-    summed = "".join(sorted((left & right) - out))
-    if not summed:
-        return None
-    weighs = weights[0] != weights[1]
-    pairs = bool(shared) and not weighs
-    first = int(weights[0] if weighs else not pairs and answer[0] in right)
-    free = ["".join(n for n in answer if n in own) for own in (left - right, right - left)]
-    both = operands[0], operands[1]
-    return EinsumRoles(first, both, shared, summed, free[first], free[1 - first], answer, pairs)
-
-
-def _spelled(equation: str, ranks: tuple[int, int]) -> tuple[str, str, str] | None:
-    """Returns the letters of both operands and the answer, without dots; None: unreadable."""
-    inputs, arrow, answer = equation.partition("->")
-    operands = inputs.split(",")
-    if len(operands) != 2:
-        return None
-    wide = [rank - len(part.replace("...", "")) for part, rank in zip(operands, ranks, strict=True)]
-    if any(
-        more < 0 or (more and "..." not in part) for more, part in zip(wide, operands, strict=True)
-    ):
-        return None
-    unused = "".join(n for n in ascii_letters if n not in equation)[: max(wide)]
-    if not arrow:
-        inside = inputs.replace("...", "").replace(",", "")
-        answer = "..." + "".join(sorted(n for n in set(inside) if inside.count(n) == 1))
-    left, right, out = (
-        part.replace("...", unused[len(unused) - more :], 1)
-        for part, more in zip((*operands, answer), (*wide, len(unused)), strict=True)
-    )
-    return (left, right, out) if {*left, *right, *out} <= {*ascii_letters} else None
-
-
-class Einsum:
-    """The einsums of one model."""
-
-    def __init__(self, products: Products) -> None:
-        self.products, self.met = products, products.met
-
-    def __call__(self, equation: Any, *operands: Any) -> Any:
-        if len(operands) == 1 and isinstance(operands[0], list | tuple):
-            operands = tuple(operands[0])
-        if len(operands) > 2 and isinstance(equation, str):
-            return self._several(equation, operands)
-        if len(operands) != 2 or not isinstance(equation, str):
-            return NotImplemented
-        a, b = operands
-        if a.dtype not in FORMATS or b.dtype is not a.dtype or not a.numel() or not b.numel():
-            return NotImplemented
-        roles = letters(equation, (a.dim(), b.dim()), (is_weight(a), is_weight(b)))
-        if roles is None:
-            return NotImplemented
-        sizes: dict[str, int] = {}
-        for part, operand in zip(roles.given, operands, strict=True):
-            for letter, size in zip(part, operand.shape, strict=True):
-                if sizes.setdefault(letter, size) != size:
-                    return NotImplemented  # one of them is 1: it is repeated
-        if all(sizes[letter] == 1 for letter in roles.summed):
-            return NotImplemented  # products that are rounded once: PyTorch's own are exact
-        x, w = operands[roles.first], operands[1 - roles.first]
-        axes = roles.given[roles.first], roles.given[1 - roles.first]
-        run = self._pairs if roles.pairs else self._groups if roles.shared else self._rows
-        y, order = run(x, w, axes, roles, sizes)
-        if y is NotImplemented:
-            return y
-        return _permuted(y.view([sizes[letter] for letter in order]), order, roles.answer)
-
-    def _several(self, equation: str, operands: Sequence[Any]) -> Any:
-        """Returns an einsum of more operands: two that add something, then that with the others.
-
-        PyTorch takes them in an order that depends on their sizes, and so on the batch.
-        """
-        inputs, arrow, answer = equation.replace(" ", "").partition("->")
-        parts = inputs.split(",")
-        if not arrow or "." in equation or len(parts) != len(operands):
-            return NotImplemented
-        for at in combinations(range(len(parts)), 2):
-            both = "".join(parts[n] for n in at)
-            rest = [n for n in range(len(parts)) if n not in at]
-            wanted = {*answer, *"".join(parts[n] for n in rest)}
-            # the answer's letters first: samples stay along the first axis
-            left = "".join(n for n in dict.fromkeys(answer + both) if n in both and n in wanted)
-            y = self(f"{','.join(parts[n] for n in at)}->{left}", *(operands[n] for n in at))
-            if y is not NotImplemented:
-                others = ",".join((left, *(parts[n] for n in rest)))
-                return self(f"{others}->{answer}", y, *(operands[n] for n in rest))
-        return NotImplemented
-
-    def _rows(
-        self, x: Any, w: Any, axes: tuple[str, str], roles: EinsumRoles, sizes: Mapping[str, int]
-    ) -> tuple[Any, str]:
-        """Returns rows times weights, and the letters of its axes."""
-        channels = _together(sizes, roles.summed)
-        turned = axes[1] != roles.columns + roles.summed
-        order = roles.summed + roles.columns if turned else roles.columns + roles.summed
-        rows = _permuted(x, axes[0], roles.rows + roles.summed).reshape(-1, channels)
-        weights = _permuted(w, axes[1], order)
-        weights = weights.reshape(channels, -1) if turned else weights.reshape(-1, channels)
-        kinds = "einsum", OnePair, AlignedLinear
-        y = self.products.rows(rows, weights, None, turned, None, kinds)
-        return y, roles.rows + roles.columns
-
-    def _groups(
-        self, x: Any, w: Any, axes: tuple[str, str], roles: EinsumRoles, sizes: Mapping[str, int]
-    ) -> tuple[Any, str]:
-        """Returns rows times weights of each group, and the letters of its axes."""
-        wanted = roles.shared, roles.summed, roles.columns
-        groups, channels, filters = (_together(sizes, letters) for letters in wanted)
-        rows = _permuted(x, axes[0], roles.rows + roles.shared + roles.summed)
-        weights = _permuted(w, axes[1], "".join(wanted))
-        rows = aligned_contiguous(rows.reshape(-1, groups, channels))
-        weights = aligned_contiguous(weights.reshape(groups, channels, filters))
-
-        def make() -> TorchSamples:
-            drawn = spread_numbers(7, "w", tuple(weights.shape), 2)
-            name, held = f"einsum of groups -> {filters}", (tensor(drawn, x.dtype),)
-            return TorchSamples(name, [(groups, channels)], x.dtype, _of_groups, held)
-
-        parts = groups, channels, filters, x.dtype
-        y = self.met.known(("einsum groups", *parts), make, axis="rows")((rows,), (weights,))
-        return y.contiguous(), roles.rows + roles.shared + roles.columns
-
-    def _pairs(
-        self, x: Any, w: Any, axes: tuple[str, str], roles: EinsumRoles, sizes: Mapping[str, int]
-    ) -> tuple[Any, str]:
-        """Returns the products of pairs of matrices, and the letters of its axes."""
-        wanted = roles.shared, roles.rows, roles.summed, roles.columns
-        count, rows, leaves, columns = (_together(sizes, letters) for letters in wanted)
-        a = _permuted(x, axes[0], roles.shared + roles.rows + roles.summed)
-        b = _permuted(w, axes[1], roles.shared + roles.summed + roles.columns)
-        y = self.products.bmm(a.reshape(count, rows, leaves), b.reshape(count, leaves, columns))
-        return y, roles.shared + roles.rows + roles.columns
-
-
-def _of_groups(x: Any, w: Any) -> Any:
-    """x (rows, groups, channels) times w (groups, channels, filters), group by group."""
-    return torch.bmm(x.transpose(0, 1), w).transpose(0, 1)
-
-
-def _together(sizes: Mapping[str, int], letters: str) -> int:
-    return math.prod(sizes[letter] for letter in letters)
-
-
-def _permuted(x: Any, order: str, wanted: str) -> Any:
-    return x if order == wanted else x.permute([*map(order.index, wanted)])
