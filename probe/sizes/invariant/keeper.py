@@ -18,9 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-import numpy as np
-
-from probe.case import ulp
 from probe.case.errors import ProbeError
 from probe.order.orders import Orders, reveal
 from probe.sizes.invariant.classes import Entry, Plan, Sizes, Table
@@ -128,10 +125,6 @@ class Calls:
         """A call starts that has all in common with one that has ended."""
         self._now.call, self._now.fresh = (None, 0), False
 
-    def forget(self) -> None:
-        """The model was changed: no call was one of it as it is now."""
-        self._done.clear()
-
     def end(self) -> None:
         """The call has ended well."""
         shapes, batch = self._now.call
@@ -210,20 +203,6 @@ class Keeper:
             self.table.notes.append(
                 f"{operation}: as it is, some places of a call get different bits; those of whole "
                 "vectors are kept"
-            )
-
-    def compare_example(self, answers: Iterable[Iterable[tuple[np.ndarray, str]]]) -> None:
-        """Notes how many numbers of an example's answers, each with that of the unchanged model,
-        differ: bits that depend on the place even at the largest size are not kept there."""
-        total = apart = 0
-        for (ours, name), (theirs, _) in answers:
-            if ours.shape == theirs.shape:
-                apart += int(ulp.bits_apart(ours, theirs, name, zeros="differ").sum())
-                total += theirs.size
-        if apart:
-            self.table.notes.append(
-                f"at the largest size {apart:,} of {total:,} numbers of the example differ from "
-                "the unchanged model's, whose bits depend on the place or the layout even there"
             )
 
     def limit(self, known: ReadyOperation, why: str) -> None:

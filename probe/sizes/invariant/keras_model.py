@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from probe.case.errors import Foreign, InputError, ProbeError, foreign
-from probe.record.recorders.tensorflow_values import tensor_of, tensors
+from probe.record.recorders.tensorflow_values import tensor_of
 from probe.sizes.invariant import tensorflow_operations
 from probe.sizes.invariant.classes import InvariantOptions, Table, conditions
 from probe.sizes.invariant.keeper import Keeper, Report
@@ -176,18 +175,7 @@ def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Repo
     if example is None:
         return invariant, keeper.report
     (inputs,) = arguments
-    answer = invariant(inputs)
-    if like != "largest":
-        return invariant, keeper.report
-    if any(len(x) != keeper.batch for x in tf.nest.flatten(inputs)):
-        # so many samples: those that there are, again and again
-        inputs = tf.nest.map_structure(
-            lambda x: tf.gather(x, np.arange(keeper.batch) % len(x)),
-            tf.nest.map_structure(tf.convert_to_tensor, inputs),
-        )
-        answer = invariant(inputs)
-    pairs = zip(tensors(answer), tensors(model(inputs, training=False)), strict=True)
-    keeper.compare_example(map(container, both) for both in pairs if both[1].dtype in FORMATS)
+    invariant(inputs)
     return invariant, keeper.report
 
 

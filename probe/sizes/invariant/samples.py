@@ -255,12 +255,6 @@ class Company:
         else:
             self.keeper.calls.begin((kind, _rest(shapes, axes)), count)
 
-    def forget(self) -> None:
-        """The model was changed: each kind of arguments is asked about again."""
-        for each in (self._axes, self._asked, self._full):
-            each.clear()
-        self.keeper.calls.forget()
-
     def ask(self, kind: Any, call: EndedCall, numbers: Hashable = None) -> None:
         """Asks about a call that has ended. NotInvariant: ``strict``, and something isn't kept.
 

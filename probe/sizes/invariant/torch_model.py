@@ -6,13 +6,11 @@ sizes are made by it, others operation by operation. Layers that are one call ar
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
-from functools import cache, wraps
+from functools import wraps
 from inspect import signature
-from itertools import compress
 from types import FrameType, FunctionType, MethodType, new_class
 from typing import Any
 
@@ -24,7 +22,6 @@ from torch.nn.functional import gelu, layer_norm, linear, silu
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
-from torch.utils.hooks import RemovableHandle
 
 from probe.case.errors import Foreign, InputError, foreign
 from probe.sizes.invariant import torch_calls
@@ -100,8 +97,10 @@ class Functions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if _cast_anywhere():
+            require_one_format("a part of it")
         quick = self.quick.get(func)
-        if quick is None or _cast_anywhere() or (kwargs and not kwargs.keys() <= self.words[func]):
+        if quick is None or (kwargs and not kwargs.keys() <= self.words[func]):
             return self._otherwise(func, args, kwargs or {})
         try:
             y = quick(*args, **kwargs) if kwargs else quick(*args)
@@ -116,14 +115,9 @@ class Functions(TorchFunctionMode):
         if func is functional.multi_head_attention_forward:
             with self:
                 return self.attention(*args, **kwargs)
-        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
-            # a part of the model enters it: formats are known where operations arrive, and what is
-            # kept of calls is of others
-            with self.operations:
-                return func(*args, **kwargs)
         if (plain := self.plain.get(func)) and _kinds_of(args, kwargs) in plain:
             return func(*args, **kwargs)
-        y = self._natively(func, args, kwargs)
+        y = self.natives(self.operations, func, args, kwargs)
         if self.operators.kinds.complex:
             self.plain.clear()
         elif self.natives.watched.plain and func not in self.quick:  # a quick one is first asked
@@ -132,21 +126,9 @@ class Functions(TorchFunctionMode):
                 plain.add(_kinds_of(args, kwargs))
         return y
 
-    def _natively(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """A call operation by operation, or of the library where it has the same bits.
-
-        A part of a model that enters ``torch.inference_mode`` is called as if it did not, but for
-        what is changed in place: see ``_composite``.
-        """
-        if not _in_inference() or getattr(func, "__name__", "_").endswith("_"):
-            return self.natives(self.operations, func, args, kwargs)
-        args, kwargs = tree_map(usual_tensor, (args, kwargs))
-        with torch.inference_mode(False), torch.no_grad():
-            return self.natives(self.operations, func, args, kwargs)
-
     def _native(self, function: Any, args: Any) -> tuple[Any, bool]:
         """Returns a function of its arguments, and whether the library's own call has its bits."""
-        y = self._natively(function, args, {})
+        y = self.natives(self.operations, function, args, {})
         return y, bool(self.natives.known.get(call_key(function, args, {})))
 
 
@@ -185,38 +167,7 @@ class Operations(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        if _composite(func):
-            every = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
-            odd = _in_inference() or any(x.is_inference() for x in every)
-            if odd and every and not func._schema.is_mutable:
-                args, kwargs = tree_map(usual_tensor, (args, kwargs))
-                with torch.inference_mode(False), torch.no_grad(), self:
-                    return func(*args, **kwargs)
-            if odd:  # numbers made in that mode are changed in it alone
-                with self:
-                    return func._op_dk(COMPOSITE, *args, **kwargs)
-        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
-            with torch.autocast("cpu", enabled=False):  # its casts are behind this operation
-                return self.operators.run(func, args, kwargs)
-        return self.operators.run(func, args, kwargs)
-
-
-COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
-KERNELS = torch._C.DispatchKey.CPU, torch._C.DispatchKey.AutogradCPU
-
-
-@cache
-def _composite(func: Any) -> bool:
-    """Returns whether PyTorch runs an operation as the operations that its C++ kernel calls.
-
-    In ``torch.inference_mode``, and of numbers made in it, it arrives whole, elsewhere in parts.
-    The parts are different ones in that mode (a matrix product looks whether weights require
-    gradients), and in ``func.decompose``, which prefers Python (``gru``, ``upsample_*``). So it is
-    run as it is elsewhere.
-    """
-    has, name = torch._C._dispatch_has_kernel_for_dispatch_key, func.name()
-    return bool(has(name, COMPOSITE) and not any(has(name, key) for key in KERNELS))
+        return self.operators.run(func, args, kwargs or {})
 
 
 def unusual(arguments: Any) -> bool:
@@ -229,10 +180,8 @@ def unusual(arguments: Any) -> bool:
 
 
 def usual_tensor(x: Any) -> Any:
-    """Returns the same memory as a tensor that is usual outside of ``torch.inference_mode``.
-
-    In that mode operations arrive whole, and in other parts: see ``_composite``.
-    """
+    """Returns the same memory as a tensor that is usual outside of ``torch.inference_mode``, in
+    which operations arrive in other parts than elsewhere."""
     if type(x) is not torch.Tensor or not x.is_inference() or unusual(x):
         return x
     with torch.inference_mode(False):
@@ -280,14 +229,13 @@ class KnownModules:
 
     def of(self, module: Any) -> Run | None:
         """Returns what runs a module of an input; None: nothing does without the mode."""
-        return None if "forward" in module.__dict__ else self.runs.get(type(module))
+        there = module.__dict__
+        hooked = hooked_anywhere() or any(map(there.__getitem__, HOOKS))
+        return None if hooked or "forward" in there else self.runs.get(type(module))
 
     def _sequential(self, module: Any, x: Any) -> Any:
-        anywhere = hooked_anywhere()
         for part in module._modules.values():
-            there = part.__dict__
-            hooked = anywhere or any(map(there.__getitem__, HOOKS))
-            run = None if hooked or type(x) is not torch.Tensor else self.of(part)
+            run = self.of(part) if type(x) is torch.Tensor else None
             y = NotImplemented if run is None else run(part, x)
             if y is NotImplemented:
                 with self.mode:
@@ -340,7 +288,7 @@ def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Repo
     if example is not None:
         inputs = example if isinstance(example, tuple) else (example,)
         try:
-            y = foreign(invariant, *inputs)
+            foreign(invariant, *inputs)
         except Foreign as error:  # a mistake of the mode, unless the model itself refuses it
             try:
                 with torch.no_grad():
@@ -350,18 +298,6 @@ def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Repo
                 why = f"the model does not take it: {refused}"
                 raise InputError("example", type(example).__name__, why, todo) from None
             raise (error.__cause__ or error) from None
-        every = [x for x in inputs if isinstance(x, torch.Tensor)]
-        of_batch = {x.shape[0] if x.dim() else 0 for x in every} == {keeper.batch}
-        of_length = any(keeper.length in x.shape[1:] for x in every)
-        if like == "largest" and of_batch and (of_length or "length" not in sizes):
-            with torch.no_grad():
-                native = model(*inputs)
-            both = zip(tree_leaves(y), tree_leaves(native), strict=False)
-            keeper.compare_example(
-                (container(ours), container(theirs))
-                for ours, theirs in both
-                if getattr(theirs, "dtype", None) in FORMATS and ours.dtype is theirs.dtype
-            )
     return invariant, keeper.report
 
 
@@ -370,15 +306,13 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
 
     Both have one ``__dict__``, so what is set, loaded or registered on one is there on the other.
     Its class is a subclass of the model's, as an attribute ``forward`` would be passed over by
-    whatever calls the function of the class (``torch.fx``), and would run the first object's
-    weights in a copy. A copy has its own weights, and the classes and the report in common.
+    whatever calls the function of the class (``torch.fx``).
     """
-    state, numbers = ModelState(model), Numbers()
-    company = Company(keeper, _axes_of(model.forward, batched, type(model).__name__))
+    parts, numbers, base = tuple(model.modules()), Numbers(), type(model)
+    company = Company(keeper, _axes_of(model.forward, batched, base.__name__))
     modes: dict[Any, Mode] = {}
     here = [Mode(keeper, model)]  # that of the last call
     modes[here[0].settings] = here[0]
-    base = type(model)
     custom = base.__call__ is not torch.nn.Module.__call__  # GraphModule, layers of Keras
 
     def forward(called: Any, hooks: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -386,25 +320,16 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
             args, kwargs = tree_map(usual_tensor, (args, kwargs))
             with torch.inference_mode(False), torch.no_grad():
                 return forward(called, hooks, args, kwargs)
-        # what was asked of samples is of a model that is no more
-        if state.changed():
-            company.forget()
-            for each in modes.values():
-                each.done.clear()
-        if True in [part.training for part in state.parts]:
+        if type(called) is not kind:
+            raise InputError("model", base.__name__, PARAMETRIZED, PLAIN)
+        if True in [part.training for part in parts]:
             require_evaluation(model)
-        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
-            todo = "leave torch.autocast, and give model.to(torch.bfloat16)"
-            raise InputError("model", base.__name__, AUTOCAST, todo)
+        if _cast_anywhere():
+            require_one_format(base.__name__)
         if looked_at():
             require_numbers(base, args, kwargs)
-        owner = model if type(called) is kind else _without(called, kind)
-        inner = owner.forward
-        if hooks and not custom:  # whether a call runs more than its forward
-            own = map(owner.__dict__.__getitem__, HOOKS)
-            hooks = state.hooked and bool(hooked_anywhere() or any(own))
-        if hooks:
-            inner = owner.__call__ if custom else owner._call_impl
+        whole = model.__call__ if custom else model._call_impl  # with hooks, if there are some
+        inner = whole if hooks else model.forward
         mode, settings = here[0], torch_calls.settings()
         if mode.settings != settings:
             mode = here[0] = modes.setdefault(settings, Mode(keeper, model))
@@ -415,51 +340,41 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
             require_no_gradients(base, args)
             torch._C._set_grad_enabled(False)
         try:
-            met = _in_common(args, kwargs, numbers)
+            shown = _one_tensor(args, kwargs) or ShownCall(args, kwargs, numbers)
+            met = shown if isinstance(shown, tuple) else shown.key
             if met in mode.done:
                 keeper.calls.again()
-                run = None if hooks or kwargs or len(args) != 1 else mode.alone.of(owner)
-                try:
-                    y = NotImplemented if run is None else run(owner, args[0])
-                except RuntimeError:  # such as a sparse input, whose shape is that of another
-                    if not unusual(args):
-                        raise
-                    y = NotImplemented
+                run = None if kwargs or len(args) != 1 else mode.alone.of(model)
+                y = NotImplemented if run is None else run(model, args[0])
                 if y is not NotImplemented:
                     return y
                 with mode.functions:
                     return inner(*args, **kwargs)
             require_numbers(base, args, kwargs)
-            leaves = tree_leaves((args, kwargs))
-            every = [x for x in leaves if isinstance(x, torch.Tensor)]
+            if unusual((args, kwargs)):
+                todo = "give contiguous tensors on the CPU"
+                raise InputError("model", base.__name__, UNUSUAL, todo)
+            shown = ShownCall(args, kwargs, numbers)
+            every = [x for x in shown.arrays if isinstance(x, torch.Tensor)]
             if every and all(x.dim() and not len(x) for x in every):
                 # of no samples there are no bits to keep
                 return inner(*args, **kwargs)
-            kind_of, arrays = _kind_and_arrays(args, kwargs)
-            company.begin(kind_of, [tuple(x.shape) for x in arrays], (args, kwargs))
-            if any("complex" in str(x.dtype) for x in arrays):
+            shapes = [tuple(x.shape) for x in shown.arrays]
+            company.begin(shown.kind, shapes, (args, kwargs))
+            if any("complex" in str(x.dtype) for x in shown.arrays):
                 keeper.leave("complex inputs", COMPLEX)
             # a model may write to what it is given
-            before = [x.copy() if isinstance(x, np.ndarray) else x.clone() for x in arrays]
+            before = [x.copy() if isinstance(x, np.ndarray) else x.clone() for x in shown.arrays]
             with mode.functions, Settled(keeper, settings):
                 y = inner(*args, **kwargs)
             keeper.calls.end()
-            if kind_of is None:
+            if shown.kind is None:
                 keeper.leave(UNREAD, STRANGE)
             else:
                 with unchanged(model):
-                    single = (
-                        leaf
-                        for leaf in leaves
-                        if type(leaf) in (int, float)
-                        or (isinstance(leaf, ARRAYS) and not leaf.ndim)
-                    )
-                    about = kind_of, before, tuple(map(numbers, single))
+                    about = shown.kind, before, tuple(shown.numbers)
                     _ask_in_company(company, mode, inner, about, (args, kwargs), y)
         except (RuntimeError, NotImplementedError) as error:
-            if unusual((args, kwargs)):
-                todo = "give contiguous tensors on the CPU"
-                raise InputError("model", base.__name__, UNUSUAL, todo) from error
             if "Inplace update to inference tensor" in str(error):
                 todo = "make the model outside of torch.inference_mode"
                 raise InputError("model", base.__name__, INFERRED, todo) from error
@@ -471,11 +386,7 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
             mode.done.add(met)
         return y
 
-    kind, keeper.where = _class_in_mode(model, keeper, batched, UncompiledCall(forward)), module_now
-    return _sharing_attributes(kind, model)
-
-
-def _sharing_attributes(kind: Any, model: Any) -> Any:
+    kind, keeper.where = _class_in_mode(base, keeper, UncompiledCall(forward)), module_now
     twin = object.__new__(kind)
     object.__setattr__(twin, "__dict__", model.__dict__)
     return twin
@@ -494,11 +405,11 @@ def module_now() -> str:
             met.append(names["self"])
         elif code is KnownModules._sequential.__code__:
             met.append(names.get("part"))
-        elif code.co_filename == __file__ and "owner" in names:
-            owner = names["owner"]
-            known = {id(part): name for name, part in owner.named_modules()}
+        elif code.co_filename == __file__ and "hooks" in names and "model" in names:
+            model = names["model"]
+            known = {id(part): name for name, part in model.named_modules()}
             there = [known[id(part)] for part in met if id(part) in known]
-            return (there[0] if there else "") or type(owner).__name__
+            return (there[0] if there else "") or type(model).__name__
         frame = frame.f_back
     return ""
 
@@ -519,12 +430,11 @@ class _Forward:
         del model.__dict__["forward"]
 
 
-def _class_in_mode(model: Any, keeper: Keeper, batched: Any, run: Callable[..., Any]) -> Any:
+def _class_in_mode(base: Any, keeper: Keeper, run: Callable[..., Any]) -> Any:
     """Returns the class of a model in the mode.
 
     ``run(called, hooks, args, kwargs)``: a call of an object of it, with its hooks or without.
     """
-    base = type(model)
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return run(self, True, args, kwargs)
@@ -533,57 +443,24 @@ def _class_in_mode(model: Any, keeper: Keeper, batched: Any, run: Callable[..., 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         return run(self, False, args, kwargs)
 
-    def made_anew(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        todo = "make it from the plain model, and call stable.invariant"
-        raise InputError("model", base.__name__, ANOTHER, todo)
-
-    def copied(self: Any) -> Any:
-        return in_mode(copy.copy(_owner(self)), keeper, batched)
-
-    def deeply_copied(self: Any, memo: dict[int, Any]) -> Any:
-        memo[id(self)] = in_mode(copy.deepcopy(_owner(self), memo), keeper, batched)
-        return memo[id(self)]
-
-    def reduced(self: Any, protocol: Any) -> Any:
-        return restored_model, (_owner(self), keeper.strict, keeper.table.text(), batched)
+    def refused(*args: Any, **kwargs: Any) -> Any:
+        raise InputError("model", base.__name__, ANOTHER, PLAIN)
 
     def scripted(self: Any) -> Any:
         raise InputError("model", base.__name__, UNSEEN, "give the model without the mode")
-
-    def _owner(called: Any) -> Any:
-        return model if type(called) is kind else _without(called, kind)
 
     there = {
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
         "__doc__": base.__doc__,
-        "__new__": made_anew,
+        **dict.fromkeys(("__new__", "__copy__", "__deepcopy__", "__reduce_ex__"), refused),
         "__call__": call,
-        "__copy__": copied,
-        "__deepcopy__": deeply_copied,
-        "__reduce_ex__": reduced,
         "__prepare_scriptable__": scripted,
         "forward": _Forward(forward),
         "invariant_report": keeper.report,
     }
     kind: Any = new_class(base.__name__, (base,), {}, lambda names: names.update(there))
     return kind
-
-
-def restored_model(model: Any, strict: bool, text: str, batched: Any = None) -> Any:
-    """Returns what was pickled of a model in the mode: with its classes, which are checked anew."""
-    table = Table.of(text, "pickle", conditions(torch_calls.switches()))
-    return in_mode(model, Keeper(table, strict, torch_calls), batched)
-
-
-def _without(called: Any, kind: Any) -> Any:
-    """Returns a model in the mode whose class was changed, as by a parametrization: without it."""
-    own = {name: value for name, value in vars(type(called)).items() if name not in BASICS}
-    plain = new_class(kind.__name__, kind.__bases__, {}, lambda names: names.update(own))
-    return _sharing_attributes(plain, called)
-
-
-BASICS = ("__dict__", "__weakref__")
 
 
 class Mode:
@@ -612,39 +489,6 @@ class Settled(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class ModelState:
-    """What a model is made of. ``parts``: its modules when it was made, which are not to train.
-
-    A layer that is replaced, or a hook, may make samples read each other. PyTorch counts neither,
-    so all modules are compared, by identity, at every call (0.3 us for 5, 4 us for 100), and hooks
-    where any was registered anywhere. Other attributes would cost small models too much.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-        self.parts = tuple(model.modules())
-        self._look()
-
-    def _look(self) -> None:
-        self.hooks = RemovableHandle.next_id
-        self.now = tuple(self.model.modules())
-        self.inside = [part._modules for part in self.now]
-        self.there = [part for inside in self.inside for part in inside.values()]
-        own = [tuple(vars(part)[name]) for part in self.now for name in HOOKS]
-        self.hooks_of = [hooked_anywhere(), *own]
-        self.hooked = any(self.hooks_of)
-        """Whether there are hooks, or there were when one was last registered."""
-
-    def changed(self) -> bool:
-        """Whether modules or hooks are not those of the last time that this was asked."""
-        alike = self.there == [part for inside in self.inside for part in inside.values()]
-        if alike and self.hooks == RemovableHandle.next_id:
-            return False
-        before = self.hooks_of
-        self._look()
-        return not alike or before != self.hooks_of
-
-
 # Whole numbers up to that may choose a branch, such as a number of steps.
 SMALL = 16
 DIFFERENT = 8  # of all other numbers
@@ -669,45 +513,62 @@ class Numbers:
         return name
 
 
-def _in_common(args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Numbers) -> Any:
-    """Returns what calls of the same shapes have in common; None: an argument can't be read."""
-    if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and args[0].shape:
-        return _threads(), args[0].shape, args[0].dtype
-    met: list[Any] = [_threads()]
-    return tuple(met) if _add_in_common((args, kwargs), met, numbers) else None
-
-
 # What may carry samples: a function may take NumPy's arrays and make tensors of them.
 ARRAYS = torch.Tensor, np.ndarray
 
 
-def _add_in_common(x: Any, met: list[Any], numbers: Numbers | None = None) -> bool:
-    """Adds an argument to what calls have in common; returns whether it can be read.
+def _one_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Returns what calls of one tensor of a shape have in common; empty: it is another call."""
+    if len(args) == 1 and not kwargs and type(x := args[0]) is torch.Tensor and x.shape:
+        return _threads(), x.shape, x.dtype, x.layout, x.device
+    return ()
 
-    ``numbers``: None: those that are not small are not told.
+
+class ShownCall:
+    """What is seen of a call. ``arrays``: its tensors and arrays; ``numbers``: names of others.
+
+    ``kind``: structure, types, formats, settings: all but its sizes and numbers. Calls of one kind
+    share what was asked of the first of them; None: there is a type that isn't known.
     """
-    kind = type(x)
-    if isinstance(x, ARRAYS):
-        met += kind, x.shape, x.dtype
-        if numbers is not None and not x.ndim:
-            met.append(numbers(x))
-    elif kind in (list, tuple):
-        met += kind, len(x)
-        return all(_add_in_common(each, met, numbers) for each in x)
-    elif kind is dict:
-        met += kind, tuple(x)
-        return all(_add_in_common(each, met, numbers) for each in x.values())
-    elif x is None or kind in (bool, str, torch.dtype) or (kind is int and abs(x) <= SMALL):
-        met += kind, x
-    elif kind in (int, float):
-        met += kind, numbers and numbers(x)
-    else:
-        leaves, shape = tree_flatten(x)  # PyTorch takes it apart, such as a named tuple
-        if len(leaves) == 1 and leaves[0] is x:
-            return False
-        met += kind, str(shape)
-        return all(_add_in_common(each, met, numbers) for each in leaves)
-    return True
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Numbers) -> None:
+        self.arrays: list[Any] = []
+        self.numbers: list[str | None] = []
+        self._named = numbers
+        kind: list[Any] = [_threads(), torch_calls.settings()]
+        self.kind = tuple(kind) if self._add((args, kwargs), kind) else None
+
+    @property
+    def key(self) -> Any:
+        """What calls of the same shapes and numbers have in common; None: it isn't known."""
+        shapes = ((x.shape, getattr(x, "layout", None)) for x in self.arrays)
+        return None if self.kind is None else (self.kind, *shapes, *self.numbers)
+
+    def _add(self, x: Any, kind: list[Any]) -> bool:
+        """Adds an argument; returns whether it can be read."""
+        named = type(x)
+        kind.append(named)
+        if isinstance(x, ARRAYS):
+            kind += x.ndim, x.dtype
+            self.arrays.append(x)
+            self.numbers += [] if x.ndim else [self._named(x)]
+        elif named in (list, tuple):
+            kind.append(len(x))
+            return all(self._add(each, kind) for each in x)
+        elif named is dict:
+            kind.append(tuple(x))
+            return all(self._add(each, kind) for each in x.values())
+        elif x is None or named in (bool, str, torch.dtype) or (named is int and abs(x) <= SMALL):
+            kind.append(x)
+        elif named in (int, float):
+            self.numbers.append(self._named(x))
+        else:
+            leaves, shape = tree_flatten(x)  # PyTorch takes it apart, such as a named tuple
+            kind.append(str(shape))
+            return not (len(leaves) == 1 and leaves[0] is x) and all(
+                self._add(each, kind) for each in leaves
+            )
+        return True
 
 
 def _axes_of(function: Any, batched: Any, name: str) -> Any:
@@ -726,20 +587,6 @@ def _axes_of(function: Any, batched: Any, name: str) -> Any:
         )
 
     return read
-
-
-def _kind_and_arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
-    """The kind of a call (structure, types, formats, settings: all but its sizes) and its arrays.
-
-    Calls of one kind share what was asked of the first of them; None: a type that isn't known."""
-    leaves, shape = tree_flatten((args, kwargs))
-    places = tuple(isinstance(leaf, ARRAYS) for leaf in leaves)
-    arrays = list(compress(leaves, places))
-    kind: list[Any] = [torch_calls.settings()]
-    if not _add_in_common([leaf for leaf in leaves if not isinstance(leaf, ARRAYS)], kind):
-        return None, arrays
-    kind += ((type(x), x.ndim, x.dtype) for x in arrays)
-    return (str(shape), places, torch.get_num_threads(), *kind), arrays
 
 
 STRANGE = "there is an argument or a result of a type that is not known here"
@@ -793,8 +640,17 @@ def _container_value(x: Any) -> Value:
     return value, value.dtype.name
 
 
+def require_one_format(name: str) -> None:
+    """InputError: operations are called within ``torch.autocast``."""
+    if torch.is_autocast_enabled("cpu"):
+        todo = "leave torch.autocast, and give model.to(torch.bfloat16)"
+        raise InputError("model", name, AUTOCAST, todo)
+
+
 AUTOCAST = "autocast changes formats inside of operations, and the classes are those of one format"
-ANOTHER = "a new object of this class, such as a slice of its modules, would not be in the mode"
+ANOTHER = "a new object of this class, such as a copy or a slice, would not be in the mode"
+PARAMETRIZED = "its class was changed, as by a parametrization, and is not that of the mode"
+PLAIN = "make it from the plain model, and call stable.invariant"
 INFERRED = "it changes numbers in place that were made in torch.inference_mode"
 UNUSUAL = "an input is sparse, nested, or on a different device"
 COMPLEX = "products and quotients of complex numbers depend on the place in a vector"
