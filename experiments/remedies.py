@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,8 +70,8 @@ OF_BATCHES = (
 CONTENTS = (1, 20, 100, 256, 700)
 """Of networks, beside a tenth of the full length, at which costs are reported."""
 
-FAST = ("pad", "threads=1")
-"""Of networks: padding, and switches."""
+FAST = ("pad",)
+"""Of networks."""
 
 SECONDS = 3600.0
 """Seconds for finding the safe sizes of all contents of a network."""
@@ -174,16 +173,16 @@ def measured(one: Case | Whole | Batched, where: Target, sessions: RemedySession
 def of_network(
     network: NineLayers, where: Target, only: tuple[str, ...], sessions: RemedySessions
 ) -> Measured:
-    """Returns what keeps the bits of a network on ONNX Runtime: padding, and switches."""
+    """Returns what keeps the bits of a network on ONNX Runtime."""
     own, fixed, at = sessions.of(where), network.fixed, max(network.fixed // 10, 1)
     contents = sorted({*(one for one in CONTENTS if one < fixed), at})
-    with tempfile.TemporaryDirectory(prefix="probe-") as folder:
-        opens = partial(process_of, network, Path(folder))
-        with opens(where) as process:
-            graph = padded(network, process)
-            sizes = [graph.sized(content) for content in contents]
-            question = ModelQuestion(graph, sizes, at, wanted=only, opens=opens)
-            found = question.measured(network, "length")
+    with (
+        tempfile.TemporaryDirectory(prefix="probe-") as folder,
+        process_of(network, Path(folder), where) as process,
+    ):
+        graph = padded(network, process)
+        sizes = [graph.sized(content) for content in contents]
+        found = ModelQuestion(graph, sizes, at, wanted=only).measured(network, "length")
     return replace(found, target=where, facts=own.facts, variables=own.variables)
 
 

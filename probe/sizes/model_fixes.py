@@ -1,4 +1,4 @@
-"""What keeps the bits of a model: ways of padding, the invariant mode, switches of its target.
+"""What keeps the bits of a model: ways of padding, and the invariant mode.
 
 ``default`` pads each content to the least size that has its outputs, ``pad`` to the least that
 changes no bit, ``fixed`` always to the full size, which is the same call for every content.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.case.errors import Foreign, InputError, ProbeError, TargetError, foreign, line_of
+from probe.case.errors import Foreign, InputError, ProbeError, foreign, line_of
 from probe.record.subject import FunctionSubject, function_recorder, nested_leaves
 from probe.sizes.fixes import (
     DOC,
@@ -31,7 +30,6 @@ from probe.sizes.fixes import (
     Timers,
     in_turns,
     judged_and_timed,
-    remedies_of,
 )
 from probe.sizes.orders import CONTENTS, SETS, elements_apart
 from probe.sizes.search import PaddedModel, SafeSize, Serves, kept_apart, taken
@@ -221,8 +219,7 @@ class ModelQuestion:
     """What could keep a model's bits at the sizes of contents that were searched for.
 
     ``at``: the content whose costs are told, one of the ``sizes``. ``wanted``: names of remedies;
-    switches of the target are tried where they are named. ``opens``: opens the model on a target.
-    ``table``: of classes of the invariant mode, of which ``invariant`` is the run.
+    none: all. ``table``: of classes of the invariant mode, of which ``invariant`` is the run.
     """
 
     graph: PaddedModel
@@ -230,11 +227,8 @@ class ModelQuestion:
     at: int
     model: Any = None
     wanted: Sequence[str] = ()
-    opens: Callable[[Target], AbstractContextManager[Any]] | None = None
     table: str | Path | None = None
     invariant: InvariantResult | None = None
-    switched: dict[str, PaddedModel] = field(default_factory=dict)
-    running: ExitStack = field(default_factory=ExitStack)
 
     @property
     def where(self) -> Target:
@@ -242,21 +236,19 @@ class ModelQuestion:
 
     def measured(self, subject: Any, vary: str, progress: Tell | None = None) -> Measured:
         """All remedies, judged and timed; ``subject``: as of ``Measured``."""
-        with self.running:
-            results = judged_and_timed(self, progress)
+        results = judged_and_timed(self, progress)
         contents = tuple(size.content for size in self.sizes)
         about = contents, self.graph.fixed, self.at, results
         return Measured(subject, self.where, *about, vary=vary)
 
     def candidates(self) -> list[Remedy]:
         """InputError: a name is none of the target's remedies."""
-        switches = {r.name: r for r in remedies_of(self.where, ()) if r.spec is None}
         known = {name: Remedy(name, self.where, doc, pads=True) for name, doc in DOCS.items()}
-        known = switches | known | {INVARIANT: Remedy(INVARIANT, self.where, DOC)}
+        known[INVARIANT] = Remedy(INVARIANT, self.where, DOC)
         usual = [*DOCS, *[INVARIANT] * (self.model is not None)]
         names = ["default", *self.wanted] if self.wanted else usual
         if unknown := [name for name in names if name not in known]:
-            why = f"there is no such remedy of {self.where.text}"
+            why = "there is no such remedy of a model"
             raise InputError("only", unknown[0], why, f"use {', '.join(known)}")
         return [known[name] for name in dict.fromkeys(names)]
 
@@ -274,33 +266,14 @@ class ModelQuestion:
             )
             if mode.differing:
                 result.refusal = f"{mode.differing:,} kept outputs have different bits"
-        elif remedy.pads:
+        else:
             serves = {"default": [s.at_least for s in sizes], "pad": [s.at_safe for s in sizes]}
             if remedy.name != "default":
                 safe = [graph.fixed if remedy.name == "fixed" else size.safe for size in sizes]
                 result.sizes = tuple(safe)
             count_verdicts(result, serves.get(remedy.name, [graph.own(self.at)] * len(sizes)))
             result.keeps = True
-        else:
-            self._judge_switch(remedy, result)
         yield result
-
-    def _judge_switch(self, remedy: Remedy, result: RemedyResult) -> None:
-        """The model is run with a switch, at its least sizes there."""
-        graph, opens = self.graph, self.opens
-        assert opens is not None
-        try:
-            opened = self.running.enter_context(opens(remedy.where))
-            words = graph.arrays, graph.along, graph.fixed, graph.value, graph.seconds
-            switched = PaddedModel(opened, *words)
-            result.sizes = tuple(switched.least(size.content) for size in self.sizes)
-            both = zip(self.sizes, result.sizes, strict=True)
-            count_verdicts(result, [switched.serves(size.content, least) for size, least in both])
-            whole = graph.run(self.at, graph.fixed), switched.run(self.at, graph.fixed)
-            result.keeps = not sum(map(elements_apart, *whole))
-            self.switched[remedy.name] = switched
-        except (InputError, TargetError) as error:
-            result.refusal = error.why
 
     def timers(self, results: Sequence[RemedyResult]) -> Timers:
         """Paddings to one size are one call."""
@@ -308,15 +281,14 @@ class ModelQuestion:
         place = [size.content for size in self.sizes].index(self.at)
         for number, result in enumerate(results):
             name, pads = result.remedy.name, result.remedy.pads
-            graph = self.graph if pads else self.switched.get(name)
             mode = self.invariant if name == INVARIANT else None
-            if not result.sizes or (graph is None and (mode is None or mode.report is None)):
+            if not pads and (mode is None or mode.report is None):
                 continue
             for content, size in ((self.at, result.sizes[place]), (self.graph.fixed,) * 2):
                 key = name * (not pads), size
                 if key not in known:
                     inputs = self.graph.inputs(self.at, size)
-                    call = calls_in_mode(mode, inputs) if mode else graph.call(self.at, size)  # type: ignore[union-attr]
+                    call = calls_in_mode(mode, inputs) if mode else self.graph.call(self.at, size)
                     known[key] = partial(_seconds_of_call, call)
                 timers[number, content] = known[key]
         return timers

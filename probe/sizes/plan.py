@@ -1,25 +1,25 @@
 """What to pad a model to, for the user's own code: ``plan.json`` and ``padded.py``.
 
-For every length of content: the padded size, which part of each output to keep, and, of padding
-alone, what completes it to the full size. Some lengths are searched for by running the model
-(:mod:`probe.sizes.search`); those between take the size of the next longer one, whose outputs have
-all of theirs. The plan is checked on fresh contents. What was not proved stands in it.
+For every length of content: the padded size, and which part of each output to keep. Some lengths
+are searched for by running the model (:mod:`probe.sizes.search`); those between take the size of
+the next longer one, whose outputs have all of theirs. The plan is checked on fresh contents. What
+was not proved stands in it.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from probe.case.errors import InputError
-from probe.sizes.orders import Box, box_index, elements_apart
+from probe.sizes.marks import SizeSearch
+from probe.sizes.orders import Box
 from probe.sizes.search import PaddedModel, SafeSize, kept_apart, taken
 from probe.targets import budget
 from probe.targets.progress import Say, silent
@@ -37,10 +37,6 @@ SECONDS = 20.0
 OWN_PLACES = (
     "of each output the entries of the valid part are kept: the following ones carry a state on "
     "through the padding"
-)
-BEHIND = (
-    "entries behind the kept ones read content, or inputs that are not padded: complete() refuses, "
-    "crop() gives what is kept"
 )
 
 
@@ -75,10 +71,8 @@ class GraphStretch:
 class GraphPlan:
     """Padded sizes for contents. ``along``: the axis of each input that is padded.
 
-    ``constant``: the outputs of padding alone at the full size. ``completes``: what is not kept of
-    a full run's outputs was theirs in all that were checked. ``checked``: contents that were
-    run on fresh inputs, ``failed``: those whose outputs differed; a plan with any must not be
-    used. ``over``: why the search stopped early, empty if it did not.
+    ``checked``: contents that were run on fresh inputs, ``failed``: those whose outputs differed; a
+    plan with any must not be used. ``over``: why the search stopped early, empty if it did not.
     """
 
     model: str
@@ -87,13 +81,11 @@ class GraphPlan:
     value: float
     along: dict[str, int]
     stretches: list[GraphStretch]
-    constant: list[np.ndarray]
     assumed: list[str] = field(default_factory=list)
     checked: list[int] = field(default_factory=list)
     failed: list[int] = field(default_factory=list)
     tried: int = 0
     over: str = ""
-    completes: bool = True
 
     @property
     def sets(self) -> int:
@@ -101,19 +93,19 @@ class GraphPlan:
         return min((stretch.sets for stretch in self.stretches if stretch.sets), default=0)
 
     def to_json(self) -> dict[str, Any]:
-        fields = dict(vars(self))
-        del fields["constant"]
-        fields["stretches"] = [stretch.to_json() for stretch in self.stretches]
-        return fields | {"sets": self.sets, "over": self.over or None}
+        stretches = [stretch.to_json() for stretch in self.stretches]
+        return vars(self) | {
+            "stretches": stretches,
+            "sets": self.sets,
+            "over": self.over or None,
+        }
 
     def save(self, folder: Path) -> list[Path]:
-        """Writes ``plan.json``, ``constant.npz`` and ``padded.py``; their paths. OSError."""
+        """Writes ``plan.json`` and ``padded.py``; their paths. OSError."""
         folder.mkdir(parents=True, exist_ok=True)
-        files = [folder / name for name in ("plan.json", "constant.npz", "padded.py")]
+        files = [folder / name for name in ("plan.json", "padded.py")]
         files[0].write_text(json.dumps(self.to_json()) + "\n", encoding="utf-8")
-        arrays: Mapping[str, np.ndarray] = {f"y{n}": array for n, array in enumerate(self.constant)}
-        np.savez(files[1], allow_pickle=False, **arrays)
-        files[2].write_text(SCRIPT, encoding="utf-8")
+        files[1].write_text(SCRIPT, encoding="utf-8")
         return files
 
 
@@ -124,7 +116,6 @@ def make(graph: PaddedModel, contents: Iterable[int], model: str, tell: Say = si
     plan = GraphPlan(
         *(model, graph.text, graph.fixed, graph.value, graph.along),
         stretches=stretches(graph, every, sizes),
-        constant=graph.run(0, graph.fixed),
         assumed=assumptions(sizes),
         tried=len(graph.tried),
         over=next((size.over for size in sizes if size.over), ""),
@@ -141,13 +132,6 @@ def make(graph: PaddedModel, contents: Iterable[int], model: str, tell: Say = si
         plan.checked.append(content)
         if kept_apart(short, stretch.kept, taken(whole, stretch.kept)):
             plan.failed.append(content)
-        for box, full, rest in zip(stretch.kept, whole, plan.constant, strict=True):
-            completed = rest.copy()
-            if box is not None:
-                index = box_index(box, False, full.ndim)
-                completed[index] = full[index]
-            plan.completes &= not elements_apart(completed, full)
-    plan.assumed += [] if plan.completes else [BEHIND]
     return plan
 
 
@@ -155,29 +139,23 @@ def searched(graph: PaddedModel, every: list[int], tell: Say) -> list[SafeSize]:
     """Sizes of some contents, the longest among them, in order: of neighbours that are padded to
     sizes far apart one between is searched for, as long as there is time. The longest content of
     each size is asked for its orders."""
-    known = [content for content in every if content in graph.found]
-    sizes, start = dict[int, SafeSize](), 0
-    for content in sorted({every[0], *known, every[-1]}):
+    known = {*graph.found}
+
+    def padded(place: int) -> int:
+        tell(f"safe sizes: {every[place]:,}")
         # what serves more content serves less of it, so that shorter sizes need not be tried
-        sizes[content] = graph.sized(content, start, asked=False)
-        start = 0 if sizes[content].safe == graph.fixed else sizes[content].safe
-    while len(sizes) < MOST and not budget.spent():
-        ends = sorted(sizes)
-        gaps = [
-            (sizes[last].safe - sizes[first].safe, first, last)
-            for first, last in pairwise(ends)
-            if any(first < content < last for content in every)
-        ]
-        apart, first, last = max(gaps, default=(0, 0, 0))
-        if apart <= max(LEAST_APART, APART * sizes[last].safe if gaps else 0):
-            break
-        middle = [content for content in every if first < content < last]
-        content = middle[len(middle) // 2]
-        tell(f"safe sizes: {content:,}, between {first:,} and {last:,}")
-        before = sizes[first].safe
-        sizes[content] = graph.sized(content, 0 if before == graph.fixed else before, asked=False)
+        shorter = (size.safe for n, size in graph.found.items() if n < every[place])
+        start = max((safe for safe in shorter if safe != graph.fixed), default=0)
+        return graph.sized(every[place], start, asked=False).safe
+
+    search = SizeSearch(padded, _near_enough)
+    for place, content in enumerate(every):
+        if content in known or place in (0, len(every) - 1):
+            search.mark(place)
+    search.bisect(0, len(every) - 1, most=MOST)
+    sizes = {every[place]: graph.found[every[place]] for place in sorted(search.marks)}
     begun = time.monotonic()
-    longest = {size.safe: size for _, size in sorted(sizes.items())}
+    longest = {size.safe: size for size in sizes.values()}
     for size in longest.values():
         late = time.monotonic() - begun > SECONDS or budget.spent()
         if late or size.content in known or size.safe == graph.fixed:
@@ -189,6 +167,10 @@ def searched(graph: PaddedModel, every: list[int], tell: Say) -> list[SafeSize]:
             sizes = {n: other for n, other in sizes.items() if other.safe != size.safe}
         sizes[size.content] = asked
     return [sizes[content] for content in sorted(sizes)]
+
+
+def _near_enough(shorter: int, longer: int) -> bool:
+    return longer - shorter <= max(LEAST_APART, APART * longer)
 
 
 def stretches(graph: PaddedModel, every: list[int], sizes: list[SafeSize]) -> list[GraphStretch]:
@@ -246,17 +228,15 @@ def assumptions(sizes: list[SafeSize]) -> list[str]:
 
 
 SCRIPT = '''\
-"""How far to pad inputs, which outputs to keep, and what completes them. NumPy alone.
+"""How far to pad inputs, and which outputs to keep. NumPy alone.
 
-Made by probe, with plan.json and constant.npz beside it, for one model on one target: see "model",
-"target" and "assumed" in plan.json. Paste the functions into your own code, or import this file.
+Made by probe, with plan.json beside it, for one model on one target: see "model", "target" and
+"assumed" in plan.json. Paste the functions into your own code, or import this file.
 
     short = pad({"x": content})              # each input by its name, of the content's own size
-    outputs = complete(model(short), length of the content)
+    outputs = crop(model(short), length of the content)
 
-The constants are the outputs of padding alone at the fixed size; where the rest of the outputs is
-something else ("completes" in plan.json), ``complete`` refuses. ``crop`` gives what reads content
-of the lengths that share a size, which is what a batch needs.
+What is kept has the bits of the run at the fixed size, where it stands at "start" to "stop".
 """
 
 import json
@@ -266,10 +246,6 @@ import numpy as np
 
 HERE = Path(__file__).parent
 PLAN = json.loads((HERE / "plan.json").read_text())
-with np.load(HERE / "constant.npz") as found:
-    ARRAYS = dict(found)
-COUNT = sum(name[0] == "y" for name in ARRAYS)
-CONSTANT = [ARRAYS["y%d" % n] for n in range(COUNT)]
 
 
 def _stretch(content):
@@ -298,7 +274,8 @@ def pad(inputs):
     return found
 
 
-def _index(box, short, ndim):
+def kept_index(box, ndim, short=True):
+    """Where what is kept of an output stands in a padded run, or in one at the fixed size."""
     index = [slice(None)] * ndim
     for part in box:
         moved = part["offset"] if short else 0
@@ -309,23 +286,5 @@ def _index(box, short, ndim):
 def crop(outputs, content):
     """Of the outputs of a padded run what may read content; None of an output that reads none."""
     kept = _stretch(content)["kept"]
-    return [None if box is None else y[_index(box, True, y.ndim)] for box, y in zip(kept, outputs)]
-
-
-def complete(outputs, content, constant=CONSTANT):
-    """The fixed size's outputs, from those of the padded content and the constant rest.
-
-    ValueError: the rest is not constant.
-    """
-    if not PLAN["completes"]:
-        why = "entries behind the kept ones read content, or inputs that are not padded"
-        raise ValueError("content=%d: %s; use crop(outputs, content)" % (content, why))
-    found = []
-    for box, mine, whole in zip(_stretch(content)["kept"], crop(outputs, content), constant):
-        whole = whole.copy()
-        if box is not None:
-            whole[_index(box, False, whole.ndim)] = mine
-        found.append(whole)
-    return found
-
+    return [None if box is None else y[kept_index(box, y.ndim)] for box, y in zip(kept, outputs)]
 '''

@@ -32,6 +32,7 @@ from probe.record.contract import Recorder
 from probe.record.recording import Run, record_run
 from probe.record.subject import run_unwatched
 from probe.sizes import orders
+from probe.sizes.marks import SizeSearch
 from probe.sizes.orders import (
     CONTENTS,
     SETS,
@@ -285,35 +286,30 @@ class PaddedModel:
     def reach(self, content: int) -> int:
         """The least number of the inputs' entries behind which what is kept reads nothing."""
         if content not in self._reaches:
-            inputs, kept = self.inputs(content, self.fixed), self.kept(content)
-
-            def reads_behind(start: int, some: Sequence[int]) -> bool:
-                for number, changed in enumerate(behind(inputs, self.along, start)):
-                    if number not in some:
-                        continue
-                    try:
-                        outputs = refusing(self.fixed, self.outputs, changed)
-                    except InputError:  # a model may refuse other numbers
-                        continue
-                    if kept_apart(outputs, kept.boxes, kept.of(0), False):
-                        return True
-                return False
-
             # what is read by less content is read by more
             low = max([content, *(reach for n, reach in self._reaches.items() if n < content)])
-            for some in ((CONTENTS - 1,), range(CONTENTS)):  # one finds it, the others agree
-                step = 1
-                if low == self.fixed or not reads_behind(low, some):
-                    continue
-                while low + step < self.fixed and reads_behind(low + step, some):
-                    low, step = low + step, 2 * step
-                high = min(low + step, self.fixed)
-                while high - low > 1:
-                    middle = (low + high) // 2
-                    low, high = (middle, high) if reads_behind(middle, some) else (low, middle)
-                low = high
+            for which in ((CONTENTS - 1,), range(CONTENTS)):  # one finds it, the others agree
+                search = SizeSearch(partial(self._read_behind, content, which))
+                if search.mark(low):
+                    low = search.first_change(low, self.fixed) or low
             self._reaches[content] = low
         return self._reaches[content]
+
+    def _read_behind(self, content: int, which: Sequence[int], start: int) -> bool:
+        """Whether what is kept reads something behind ``start``; ``which``: contents, by number."""
+        if start == self.fixed:
+            return False
+        inputs, kept = self.inputs(content, self.fixed), self.kept(content)
+        for number, changed in enumerate(behind(inputs, self.along, start)):
+            if number not in which:
+                continue
+            try:
+                outputs = refusing(self.fixed, self.outputs, changed)
+            except InputError:  # a model may refuse other numbers
+                continue
+            if kept_apart(outputs, kept.boxes, kept.of(0), False):
+                return True
+        return False
 
     def check(self, content: int) -> None:
         if not 1 <= content <= self.fixed:
@@ -389,14 +385,10 @@ class PaddedModel:
         if first is None:
             return self.fixed
         step = self.fixed - first
-        low, high = 0, (first - content) // step  # of steps below the first one
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.lacking(content, first - middle * step):
-                high = middle - 1
-            else:
-                low = middle
-        least = first - low * step
+        most = (first - content) // step
+        search = SizeSearch(lambda steps: self.lacking(content, first - steps * step))
+        changes = search.bisect(0, most)
+        least = first - (changes[0][0] if changes else most) * step
         between = range(max(content, least - step + 1), least)
         return next((size for size in between if not self.lacking(content, size)), least)
 

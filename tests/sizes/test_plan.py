@@ -22,12 +22,18 @@ def imported(folder, name):
     return module
 
 
+def of_whole(padded, content, y):
+    """What is kept of the run at the fixed size."""
+    (box,) = padded._stretch(content)["kept"]
+    return y[padded.kept_index(box, y.ndim, short=False)]
+
+
 def test_a_plan_gives_the_fixed_bits_from_its_own_code(tmp_path):
     model = graphs.residual(lambda size: size == 6)
     found = answered(model, lengths=[3], plan=tmp_path / "plan")
     assert found.verdict == "differs" and found.first == "second"
     told = json.loads((tmp_path / "plan" / "plan.json").read_text())
-    assert told["sets"] and not told["failed"] and told["completes"]
+    assert told["sets"] and not told["failed"]
     assert (found.found[0].content, found.found[0].safe) == (3, 7)
     padded = imported(tmp_path / "plan", "padded_residual")
     for content in range(1, 4):
@@ -35,8 +41,8 @@ def test_a_plan_gives_the_fixed_bits_from_its_own_code(tmp_path):
         whole = np.zeros_like(X)
         whole[:, :content] = x
         short = model(padded.pad({"x": x})["x"])
-        (y,) = padded.complete([np.asarray(short)], content)
-        assert y.tobytes() == np.asarray(model(whole)).tobytes()
+        (y,) = padded.crop([np.asarray(short)], content)
+        assert y.tobytes() == of_whole(padded, content, np.asarray(model(whole))).tobytes()
     with pytest.raises(ValueError, match="content=4: the plan has no such length"):
         padded.padded_size(4)
 
@@ -100,8 +106,8 @@ def test_a_users_program_has_the_fixed_bits_at_planned_lengths(kind, tmp_path):
             x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
             x[(slice(None),) * axis + (slice(content, None),)] = 0
             bare = np.ascontiguousarray(np.take(x, range(content), axis))
-            (y,) = padded.complete([run(padded.pad({name: bare})[name])], content)
-            assert y.tobytes() == run(x).tobytes(), (content, seed)
+            (y,) = padded.crop([run(padded.pad({name: bare})[name])], content)
+            assert y.tobytes() == of_whole(padded, content, run(x)).tobytes(), (content, seed)
 
 
 def behind_content(torch, name):
@@ -134,17 +140,15 @@ def behind_content(torch, name):
 
 
 @pytest.mark.parametrize("name", ["causal", "gru", "beside"])
-def test_what_is_behind_the_kept_outputs_is_completed_only_if_it_is_constant(name, tmp_path):
+def test_what_is_kept_has_the_full_bits_whatever_is_behind_it(name, tmp_path):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     model, inputs = behind_content(torch, name)
     probe.network(model.eval(), inputs=inputs, vary="x:1", lengths=[5], plan=tmp_path / "plan")
     padded = imported(tmp_path / "plan", f"behind_{name}")
-    assert not padded.PLAN["completes"]
     short = padded.pad({**inputs, "x": inputs["x"][:, :5]})
     with torch.no_grad():
         y = model(*map(torch.from_numpy, short.values())).numpy()
-    with pytest.raises(ValueError, match="content=5: .*; use crop") as caught:
-        padded.complete([y], 5)
-    assert "\n" not in str(caught.value)
+        padding = {"x": np.pad(inputs["x"][:, :5], ((0, 0), (0, 7), (0, 0)))}
+        whole = model(*map(torch.from_numpy, (inputs | padding).values())).numpy()
     (kept,) = padded.crop([y], 5)
-    assert kept.tobytes() == y[:, : kept.shape[1]].tobytes()
+    assert kept.tobytes() == of_whole(padded, 5, whole).tobytes()

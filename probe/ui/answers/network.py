@@ -196,7 +196,7 @@ def remedies(
     more, each compared with the largest; of a model valid lengths. ``fixed``: of a model, the full
     size that content is padded to. ``content``: the length at which costs are reported; about a
     tenth of the largest if not given. ``only``: names of remedies, ``chunks=64`` for chunks of so
-    many outputs; of a model the target's switches, which are tried only where they are named.
+    many outputs; with a model a switch is a part of the target, such as ``torch,threads=1``.
     ``store``: of a case, a folder for the results. ``trust``: read a model file that runs code of
     its own. ``time``: begin nothing new after this long, such as
     ``5m``; what is left is "not known", as after Ctrl-C. ``each``: of a case, called with a remedy
@@ -246,7 +246,7 @@ def remedies(
         )
         contents = [size.content for size in padded.found]
         at = content if content in contents else contents[len(contents) // 2]
-        about = padded.graph, padded.found, at, subject, tried, model.opened_on, table
+        about = padded.graph, padded.found, at, subject, tried, table
         question = ModelQuestion(*about)
         trying = lambda done, total, name: tell(0, 0, f"trying {name}")  # noqa: E731
         padded.remedies = question.measured(padded.model, padded.vary, trying)

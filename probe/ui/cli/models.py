@@ -398,8 +398,7 @@ def fix(
     of the lengths; this does not depend on the operands. It times, in turns, padding to a safe
     length, chunks of one size, float64, one thread, the library's switches and probe.sizes.stable.
     For MODEL (see `probe diff`) it times padding and probe.stable.invariant, whose classes of sizes
-    --table keeps, and the target's switches that --only names. A case runs on tensorflow if no
-    --target is given, a model on its own library.
+    --table keeps. A case runs on tensorflow if no --target is given, a model on its own library.
 
     \b
       probe fix --op dense --in-channels 384 --filters 384 --lengths 1..33 --target torch
