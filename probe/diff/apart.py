@@ -30,7 +30,7 @@ from typing import Any, Self
 import numpy as np
 
 import probe
-from probe.case.errors import InputError, Misaligned, Nondeterministic, ProbeError, TargetError
+from probe.case.errors import InputError, Nondeterministic, ProbeError, TargetError
 from probe.diff.alone import run_lines
 from probe.diff.folder import (
     RecordingFolder,
@@ -200,9 +200,7 @@ class Apart:
         if "input" in header:
             raise InputError(*header["input"])
         if "nondeterministic" in header:
-            raise (Misaligned if header.get("misaligned") else Nondeterministic)(
-                header["nondeterministic"]
-            )
+            raise Nondeterministic(header["nondeterministic"])
         return header, outputs
 
 
@@ -458,8 +456,7 @@ class ProcessRecording(child.Worker):
         except InputError as error:
             answer = {"input": [error.name, str(error.value), error.why, error.todo]}, {}
         except Nondeterministic as error:
-            moved = isinstance(error, Misaligned)
-            answer = {"nondeterministic": str(error), "misaligned": moved}, {}
+            answer = {"nondeterministic": str(error)}, {}
         except TargetError as error:
             answer = {"error": error.kind, "message": error.why}, {}
         except BaseException as error:

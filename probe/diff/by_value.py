@@ -14,6 +14,7 @@ from itertools import permutations
 import numpy as np
 
 from probe.case import floats
+from probe.diff.pairing import Lines, Selection
 from probe.record.recording import Operation, Run
 
 # Of the largest number, how far two results of the same may be apart: half of the digits.
@@ -33,29 +34,29 @@ SAMPLE = 4096
 
 @dataclass
 class Candidate:
-    """A result of one side: the operation that gives it, and which of its elements are meant: a box
-    of it, ``index`` into the flattened value. ``read``: gives its numbers on two inputs, which are
+    """A result of one side: the operation that gives it, and which of its elements are meant: those
+    on some ``lines`` along each axis. ``read``: gives its numbers on two inputs, which are
     not kept: those of a large model don't fit beside each other. ``moves``: whether the operation
     only brings what it reads into another order or shape."""
 
     number: int
     operation: int
-    index: np.ndarray
+    lines: tuple[Lines, ...]
     read: Callable[[], tuple[np.ndarray, np.ndarray]]
     dtype: str
     moves: bool = False
 
     def __post_init__(self) -> None:
-        self.index = _squeezed(self.index)
-        self.kind = (self.dtype, tuple(sorted(self.index.shape)))
         arrays = self.arrays()
+        self.shape = arrays[0].shape
+        self.kind = (self.dtype, tuple(sorted(self.shape)))
         self.sketch = np.array(
             [f(a) for a in arrays for f in (np.mean, _size, np.max, np.min)], dtype=np.float64
         )
         self.largest = tuple(float(np.abs(a).max()) for a in arrays)
-        count = self.index.size
+        count = arrays[0].size
         flat = np.unique(np.linspace(0, count - 1, min(count, SAMPLE)).astype(np.int64))
-        self.places = np.unravel_index(flat, self.index.shape)
+        self.places = np.unravel_index(flat, self.shape)
         self.sample = tuple(a[self.places] for a in arrays)
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
@@ -80,29 +81,31 @@ def _squeezed(array: np.ndarray) -> np.ndarray:
 
 
 def candidate(
-    run: Run, again: Run, number: int, there: int, box: np.ndarray, moves: bool
+    run: Run, again: Run, number: int, there: int, lines: tuple[Lines, ...], moves: bool
 ) -> Candidate | None:
     """Returns a value on two inputs, by its numbers in both runs; None: it tells nothing apart.
 
-    ``box``: flat indices of the elements that are meant, with as many axes as the value.
+    ``lines``: those that are meant, along each axis.
     """
-    value = run.values[number]
-    if value.dtype not in floats.FORMATS or box.size < LEAST:
+    value, box = run.values[number], Selection((lines, lines))
+    if value.dtype not in floats.FORMATS:
         return None
 
     def read() -> tuple[np.ndarray, np.ndarray]:
         both = run.array(number), again.array(there)
-        first, second = (floats.widen(np.asarray(a), value.dtype).reshape(-1)[box] for a in both)
+        first, second = (
+            floats.widen(box.beside(np.asarray(array), 0), value.dtype) for array in both
+        )
         return first, second
 
     for side, n in ((run, number), (again, there)):
         array = side.array(n)
         if array is None or array.shape != value.shape:
             return None
-        wide = floats.widen(array, value.dtype).reshape(-1)[box]
-        if not np.isfinite(wide).all() or np.ptp(wide) == 0:
+        wide = floats.widen(box.beside(array, 0), value.dtype)
+        if wide.size < LEAST or not np.isfinite(wide).all() or np.ptp(wide) == 0:
             return None
-    return Candidate(number, value.given, box, read, value.dtype, moves)
+    return Candidate(number, value.given, lines, read, value.dtype, moves)
 
 
 def moves(run: Run, op: Operation) -> bool:
@@ -129,13 +132,13 @@ def moves(run: Run, op: Operation) -> bool:
 
 def permutation(ours: Candidate, theirs: Candidate) -> tuple[int, ...] | None:
     """Returns the order of the right's axes that makes it close to the left on both inputs."""
-    shape, rank = ours.index.shape, ours.index.ndim
+    shape, rank = ours.shape, len(ours.shape)
     limit = float(floats.eps(ours.dtype)) ** NEAR
     if rank > MOST_AXES:
         return None
     limits = [limit * most for most in ours.largest]
     for order in permutations(range(rank)):
-        if tuple(theirs.index.shape[k] for k in order) != shape:
+        if tuple(theirs.shape[k] for k in order) != shape:
             continue
         turned: list[np.ndarray] = [np.zeros(0)] * rank
         for axis, k in enumerate(order):

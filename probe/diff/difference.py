@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from probe.case import floats
+from probe.diff.pairing import WHOLE, Selection
 from probe.diff.related import (
     Otherwise,
     PermutedWeight,
@@ -41,79 +42,6 @@ Runs = tuple[Run, Run]
 
 NAMES = ("left", "right")
 
-
-class Selection(NamedTuple):
-    """Elements of a left value and of a right one that must agree, pair by pair.
-
-    ``axes``: those along which elements are named; all along the others belong to the selection.
-    ``left``, ``right``: flat indices over the sizes of ``axes``, None for all of them. ``flat``:
-    the two have other numbers of axes, and elements are named by their place in the flattened
-    value.
-    """
-
-    axes: tuple[int, ...]
-    left: np.ndarray | None
-    right: np.ndarray | None
-    sizes: tuple[tuple[int, ...], tuple[int, ...]]
-    flat: bool = False
-
-    @property
-    def whole(self) -> bool:
-        """Whether all elements of both sides are selected, each with the one at its place."""
-        return self.left is None
-
-    @property
-    def empty(self) -> bool:
-        return self.left is not None and not len(self.left)
-
-    def count(self, shape: tuple[int, ...]) -> int:
-        """Returns how many elements of the left value, of this shape, are selected."""
-        if self.left is None:
-            return prod(shape)
-        rest = [n for a, n in enumerate(shape) if a not in self.axes and not self.flat]
-        return len(self.left) * prod(rest)
-
-    def _seen(self, array: np.ndarray, side: int) -> tuple[np.ndarray, Any]:
-        """Returns a view of a side's value, and the index of what is selected in it."""
-        index = (self.left, self.right)[side]
-        assert index is not None
-        if self.flat:
-            return array.reshape(-1), index
-        rest = [axis for axis in range(array.ndim) if axis not in self.axes]
-        turned = array.transpose(*self.axes, *rest)
-        if self.axes:
-            return turned, np.unravel_index(index, self.sizes[side])
-        return turned[None], slice(min(len(index), 1))
-
-    def taken(self, array: np.ndarray, side: int) -> np.ndarray:
-        """Returns the selected elements of the left (0) or right (1) value: (named, *others)."""
-        if self.whole:
-            return array
-        view, at = self._seen(array, side)
-        chosen: np.ndarray = view[at]
-        return chosen
-
-    def put(self, array: np.ndarray, values: np.ndarray | np.bool_, side: int) -> np.ndarray:
-        """Returns a copy of a side's value with these elements in the places of the selected."""
-        if self.whole:
-            return np.array(values).reshape(array.shape)
-        copy = np.array(array, order="C")
-        view, at = self._seen(copy, side)
-        view[at] = values
-        return copy
-
-    def mask(self, shape: tuple[int, ...], side: int) -> np.ndarray:
-        """Returns where a side's value of ``shape`` is selected: bool."""
-        if self.whole:
-            return np.ones(shape, bool)
-        return self.put(np.zeros(shape, bool), np.True_, side)
-
-
-# No element of either value.
-NOTHING = Selection((), np.zeros(0, np.int64), np.zeros(0, np.int64), ((), ()), True)
-
-# All elements of two values of one shape.
-WHOLE = Selection((), None, None, ((), ()))
 
 # What is said of a source without a cause.
 NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was looked for"
@@ -430,14 +358,18 @@ def _start_of(
     elements stand in another way."""
     if left == right or len(left) != len(right):
         return () if left == right else None
-    if selection.empty:
+    if selection.empty or selection.turned is not None:
         return None
-    numbers = (np.arange(prod(shape)).reshape(shape) for shape in (left, right))
-    at, to = (selection.taken(each, side).reshape(-1) for side, each in enumerate(numbers))
-    apart = np.stack(np.unravel_index(to, right)) - np.stack(np.unravel_index(at, left))
-    if (apart != apart[:, :1]).any() or (apart < 0).any():
-        return None
-    return tuple(map(int, apart[:, 0]))
+    start = [0] * len(left)
+    for axis in selection.cut:
+        at, to = (
+            np.arange(shape[axis])[lines[axis]] if axis < len(lines) else np.arange(shape[axis])
+            for shape, lines in zip((left, right), selection.lines, strict=True)
+        )
+        if (to - at != to[0] - at[0]).any() or to[0] < at[0]:
+            return None
+        start[axis] = int(to[0] - at[0])
+    return tuple(start)
 
 
 def compare_runs(match: RunningMatch) -> Difference:

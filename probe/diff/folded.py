@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from probe.case import floats
-from probe.diff.difference import NOTHING, Difference, Pair, Region
+from probe.diff.difference import Difference, Pair, Region
 from probe.diff.match import RunningMatch, Sides
+from probe.diff.pairing import NOTHING
 from probe.diff.pieces import far_apart
 from probe.order.semantics import Moves
 from probe.record.recording import Operation, Run, Value

@@ -12,21 +12,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
-
 from probe.case.case import Case
 from probe.case.errors import InputError, ProbeError
 from probe.case.geometry import TransposedSizes, WindowSizes
 from probe.case.operation import OPERATIONS
-from probe.diff.alone import Alone, Cause, isolated_sides
+from probe.diff.alone import Alone, isolated_sides
 from probe.diff.difference import Difference, Pair, Region
-from probe.diff.source import SAID
 from probe.diff.sums import OperationSum, ProductLetters, behind_of
 from probe.order.semantics import Contracts, Windows
 from probe.order.window import equivalent
 from probe.record.contract import CONSTANT, WEIGHT
 from probe.record.recording import Run
-from probe.sweep.printing import counted, ranges
 from probe.targets.backends.source import one_or_all
 from probe.targets.target import Target
 
@@ -204,37 +200,3 @@ def as_users_write(case: Case, library: str, named: bool = True) -> str:
     name = word.get(library, ("a product", "a convolution"))[rank > 0]
     sizes = f"{case.in_channels} to {case.filters}"
     return f"{name} of {sizes}{f', kernel {kernel}' * (rank > 0)}"
-
-
-def where_it_differs(cause: Cause) -> str:
-    """Returns in which entries an explained sum differs, and how; empty where no sums were
-    compared: ``row 9 of 9 alone differs, computed by a different kernel than the other rows: ...``.
-
-    That entries with equal bits are added alike is only said where an output of one was revealed on
-    both sides: a changed order of a short sum often rounds to the same bits.
-    """
-    comparison = cause.comparison
-    if comparison is None or not len(comparison.differing) or cause.kind not in SAID:
-        return ""
-    case: Any = comparison.left.case
-    every = comparison.pairs.left[:, 0]
-    differing = np.unique(every[comparison.differing])
-    count = len(comparison.left.replays)
-    word = "position" if case.spatial_rank else "row"
-    if len(differing) == len(np.unique(every)):
-        verb = "is" if len(differing) == 1 else "are"
-        who = f"its only {word}" if count == 1 else f"all {counted(len(differing), word)}"
-        who = f"{who} {verb} added differently"
-    else:
-        which = ranges((differing + 1).tolist(), 4)
-        many = len(differing) > 1
-        who = f"{word}{'s' * many} {which} of {count:,} alone {'differ' if many else 'differs'}"
-        sums = [
-            (left, right)
-            for n in np.flatnonzero(~np.isin(every, differing)).tolist()
-            if (left := comparison.left.summation(comparison.pairs.left[n])) is not None
-            and (right := comparison.right.summation(comparison.pairs.right[n])) is not None
-        ]
-        if sums and all(left == right for left, right in sums):
-            who += f", computed by a different kernel than the other {word}s"
-    return f"{who}: {SAID[cause.kind]} (sums of {case.summands:,})"

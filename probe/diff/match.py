@@ -16,8 +16,20 @@ from math import prod
 import numpy as np
 
 from probe.diff import by_value, settled
-from probe.diff.difference import NOTHING, Difference, Pair, Selection
-from probe.diff.pairing import SHARE, Side, lines_by_value, near_share, paired
+from probe.diff.difference import Difference, Pair
+from probe.diff.pairing import (
+    ALL,
+    NOTHING,
+    SHARE,
+    Lines,
+    Selection,
+    Side,
+    as_lines,
+    by_position,
+    lines_by_value,
+    near_share,
+    paired,
+)
 from probe.diff.related import Otherwise, arguments_apart, readers
 from probe.diff.repeated import Marks, aligned
 from probe.record.contract import INPUT, WEIGHT
@@ -26,9 +38,6 @@ from probe.targets import budget
 
 Runs = tuple[Run, Run]
 Numbers = tuple[int | None, int | None]
-
-# Elements of a value up to which its flat places are listed, where axes are permuted.
-MOST = 1 << 24
 
 
 @dataclass
@@ -123,7 +132,10 @@ class RunningMatch:
             if first is not None and second is not None:
                 selection = lines_by_value(first, second)
                 known, chosen = selection is not None, selection or NOTHING
-        laid = self._by_index(ours.shape, theirs.shape) if known and chosen.empty else None
+        laid = None
+        if known and chosen.empty and not any(self.sides.own):
+            # though each of its elements reads what the other side lacks
+            laid = by_position(ours.shape, theirs.shape, self.sides.before)
         hollow = 0 in ours.shape and 0 in theirs.shape
         if {ours.dtype, theirs.dtype} == {"int8", "uint8"} and max(ours.given, theirs.given) < 0:
             # of quantised weights a library writes either sign, with the zero beside them
@@ -131,29 +143,6 @@ class RunningMatch:
             known = hollow = settled.shifted(*bytes_)
         count = chosen.count(ours.shape)
         return Pair(mine, other, chosen, known, count, hollow=hollow, laid=laid)
-
-    def _by_index(self, left: tuple[int, ...], right: tuple[int, ...]) -> Selection | None:
-        """Lays a value beside the piece of the other's that stands where the inputs' piece does,
-        though each of its elements reads what the other side lacks; None: there is no such piece.
-        """
-        axes = tuple(axis for axis, (n, m) in enumerate(zip(left, right, strict=True)) if n != m)
-        if not axes or any(part is not None for part in self.sides.own):
-            return None
-        places: tuple[list[np.ndarray], list[np.ndarray]] = [], []
-        for axis in axes:
-            sizes = left[axis], right[axis]
-            count = min(sizes)
-            for side in (0, 1):
-                begin = int(self.sides.before[side] * sizes[side]) if sizes[side] > count else 0
-                if begin + count > sizes[side]:
-                    return None
-                places[side].append(begin + np.arange(count))
-        named = [tuple(shape[axis] for axis in axes) for shape in (left, right)]
-        at, to = (
-            np.ravel_multi_index(np.meshgrid(*each, indexing="ij"), size).reshape(-1)
-            for each, size in zip(places, named, strict=True)
-        )
-        return Selection(axes, at, to, (named[0], named[1]))
 
     def _side(self, side: int, number: int) -> Side | None:
         marks, value = self.sides.marks[side], self.runs[side].values[number]
@@ -475,16 +464,12 @@ class RunningMatch:
             if met.setdefault(mine, other) != other:
                 self.further.append((mine, other))
             pair = self.pair(ours.number, theirs.number)
-            at, to = ours.index.reshape(-1), theirs.index.transpose(order).reshape(-1)
-            shapes = (
-                self.runs[0].values[pair.left].shape,
-                self.runs[1].values[pair.right].shape,
-            )
-            turned = len(shapes[0]) != len(shapes[1]) or order != tuple(range(len(order)))
-            if turned or pair.compared != len(at):
-                sizes = (prod(shapes[0]),), (prod(shapes[1]),)
-                pair.selection = Selection((0,), at, to, sizes, flat=True)
-                pair.known, pair.compared = True, len(at)
+            values = self.runs[0].values[pair.left], self.runs[1].values[pair.right]
+            turned = len(values[0].shape) != len(values[1].shape) or order != (*range(len(order)),)
+            count = prod(ours.shape)
+            if turned or pair.compared != count:
+                pair.selection = Selection((ours.lines, theirs.lines), turned=order)
+                pair.known, pair.compared = True, count
             self.taken[ours.number] = theirs.number
             self.by_ends.add((mine, other))
             self._note(ours.number, theirs.number)
@@ -522,17 +507,13 @@ class RunningMatch:
                 found += [] if one is None else [one]
         return found
 
-    def _box(self, side: int, number: int) -> np.ndarray | None:
-        """Returns flat indices of the lines of a value that don't change, with its axes."""
+    def _box(self, side: int, number: int) -> tuple[Lines, ...] | None:
+        """Returns the lines of a value along each axis that don't change; None: there are none, or
+        something on them changes."""
         value, marks = self.runs[side].values[number], self.sides.marks[side]
-        size = prod(value.shape)
-        if not 0 < size <= MOST:
-            return None
-        index = np.arange(size).reshape(value.shape)
-        mark = None if marks is None else marks.of(number)
-        if marks is None:
-            return index
-        if mark is None:
+        lines: list[Lines] = [ALL] * len(value.shape)
+        mark = np.zeros((), bool) if marks is None else marks.of(number)
+        if mark is None or not prod(value.shape):
             return None
         for axis in range(mark.ndim):
             if mark.shape[axis] > 1:
@@ -540,8 +521,8 @@ class RunningMatch:
                 free = ~mark.any(axis=other)
                 free = free if free.any() else ~mark.all(axis=other)
                 at = np.flatnonzero(free)
-                index, mark = index.take(at, axis), mark.take(at, axis)
-        return None if mark.any() or not index.size else index
+                lines[axis], mark = as_lines(at), mark.take(at, axis)
+        return None if mark.any() or not mark.size else tuple(lines)
 
 
 def _with_other_names(

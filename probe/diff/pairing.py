@@ -1,20 +1,125 @@
-"""Which element of a left value belongs to which of a right one, and which of them must agree.
+"""Which elements of a left value and of a right one belong together, and which of these must agree.
 
-Along an axis on which one side is longer, its lines that no repetition changes are the other's.
+A :class:`Selection` says it: along each axis some lines of either side lie beside each other, and a
+mask says which elements there must agree. Lines are found from marks (:mod:`probe.diff.repeated`):
+along an axis on which one side is longer, those that no repetition changes are the other's. Where
+marks leave that open, it is the way in which most numbers are near each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import prod
+from typing import Any
 
 import numpy as np
 
-from probe.diff.difference import NOTHING, WHOLE, Selection
 from probe.diff.repeated import compact
 
-Lines = tuple[np.ndarray, np.ndarray]
+# Lines of one axis: a slice, or an array of their numbers.
+Lines = Any
+
+ALL = slice(None)
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Elements of a left value and of a right one that must agree, pair by pair.
+
+    ``lines``: of the left value and of the right one, which lines along each axis lie beside each
+    other. ``agree``: bool, to be broadcast over these: which elements there must agree; None: all.
+    ``turned``: of two values whose axes stand in another order, that of the right's, but for those
+    of size 1, in which they are the left's.
+    """
+
+    lines: tuple[tuple[Lines, ...], tuple[Lines, ...]] = ((), ())
+    agree: np.ndarray | None = None
+    turned: tuple[int, ...] | None = None
+
+    @property
+    def empty(self) -> bool:
+        return self.agree is not None and not self.agree.any()
+
+    @property
+    def cut(self) -> set[int]:
+        """The axes of which a side's lines are not all there, in their order."""
+        return {n for side in self.lines for n, lines in enumerate(side) if not is_all(lines)}
+
+    @property
+    def whole(self) -> bool:
+        """Whether all elements of both sides are selected, each with the one at its place."""
+        return self.agree is None and self.turned is None and not self.cut
+
+    @property
+    def in_place(self) -> bool:
+        """Whether both sides' lines have the same numbers."""
+        return self.turned is None and all(map(_same_lines, *self.lines))
+
+    def beside(self, array: np.ndarray, side: int) -> np.ndarray:
+        """The lines of the left (0) or right (1) value, in a shape that both sides have."""
+        for axis, lines in enumerate(self.lines[side]):
+            if not is_all(lines):
+                array = array[(ALL,) * axis + (lines,)]
+        if self.turned is not None:
+            array = array.reshape([n for n in array.shape if n != 1])
+            array = array.transpose(self.turned) if side else array
+        return array
+
+    def taken(self, array: np.ndarray, side: int) -> np.ndarray:
+        """The selected elements of a side's value, in one order on both sides."""
+        part = self.beside(array, side)
+        return part if self.agree is None else part[np.broadcast_to(self.agree, part.shape)]
+
+    def _size(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of what lies on the lines of the left value, which has this one."""
+        return self.beside(np.broadcast_to(np.zeros((), bool), shape), 0).shape
+
+    def count(self, shape: tuple[int, ...]) -> int:
+        """How many elements of the left value, of this shape, are selected."""
+        size = prod(self._size(shape))
+        return size if self.agree is None else int(self.agree.sum()) * size // self.agree.size
+
+    def only(self, where: np.ndarray, shape: tuple[int, ...]) -> Selection:
+        """Those of the selected elements at which ``where`` is True: bool, as ``taken`` has them.
+        ``shape``: the left value's."""
+        agree = np.zeros(self._size(shape), bool)
+        agree[... if self.agree is None else np.broadcast_to(self.agree, agree.shape)] = where
+        return replace(self, agree=agree)
+
+    def put(self, array: np.ndarray, values: np.ndarray | np.bool_, side: int) -> np.ndarray:
+        """A copy of a side's value with these elements in the places of the selected."""
+        copy = np.array(array, order="C")
+        places = self.taken(np.arange(array.size).reshape(array.shape), side)
+        copy.reshape(-1)[places] = values if np.ndim(values) == 0 else values.reshape(places.shape)
+        return copy
+
+    def mask(self, shape: tuple[int, ...], side: int) -> np.ndarray:
+        """Where a side's value of ``shape`` is selected: bool."""
+        return self.put(np.zeros(shape, bool), np.True_, side)
+
+
+# All elements of two values of one shape, and no element of either.
+WHOLE, NOTHING = Selection(), Selection(agree=np.zeros((), bool))
+
+
+def is_all(lines: Lines) -> bool:
+    return isinstance(lines, slice) and lines == ALL
+
+
+def _same_lines(left: Lines, right: Lines) -> bool:
+    if isinstance(left, slice) or isinstance(right, slice):
+        return type(left) is type(right) and left == right
+    return np.array_equal(left, right)
+
+
+def as_lines(numbers: np.ndarray) -> Lines:
+    """Neighbours as a slice, of which NumPy gives a view."""
+    if len(numbers) and (np.diff(numbers) == 1).all():
+        return slice(int(numbers[0]), int(numbers[-1]) + 1)
+    return numbers
+
 
 # Of the largest number, how far elements may be apart that are taken for the same; and the share of
 # these among all where it isn't clear from the marks alone which lines belong together.
@@ -31,7 +136,7 @@ class Side:
     ``mark``: where it changes with what the other side lacks; ``own``: where it changes with the
     other side's own part (a step behind a cache), None if that was not asked. ``complete``: the
     other side lacks nothing. ``before``: which part of it stands before what the other side has.
-    ``piece``: see :class:`probe.diff.match.Sides`.
+    ``piece``: see :class:`probe.diff.match.Sides`. ``lines``: those that are left of some axes.
     """
 
     shape: tuple[int, ...]
@@ -41,6 +146,21 @@ class Side:
     complete: bool = False
     before: Fraction = Fraction(0)
     piece: tuple[int, int, int] | None = None
+    lines: dict[int, Lines] = field(default_factory=dict)
+
+    def cut(self, axis: int, numbers: np.ndarray) -> Side:
+        """The same with these lines of an axis alone."""
+
+        def on_lines(mark: np.ndarray) -> np.ndarray:
+            return mark if mark.shape[axis] == 1 else mark.take(numbers, axis)
+
+        return replace(
+            self,
+            shape=(*self.shape[:axis], len(numbers), *self.shape[axis + 1 :]),
+            mark=on_lines(self.mark),
+            own=None if self.own is None else on_lines(self.own),
+            lines={**self.lines, axis: as_lines(numbers)},
+        )
 
 
 def paired(left: Side, right: Side) -> Selection | None:
@@ -54,12 +174,11 @@ def paired(left: Side, right: Side) -> Selection | None:
     whole = left.complete and right.complete and left.own is None and right.own is None
     if axes and whole and not (left.mark.any() or right.mark.any()):
         return None
-    unclear, best, near = False, None, SHARE
-    for chosen, sure in _choices(left, right, axes):
-        selection = _selected(left, right, chosen)
-        if sure and not unclear:
+    best, near = None, SHARE
+    for number, (first, second, sure) in enumerate(_ways(left, right, axes)):
+        selection = _agreeing(first, second)
+        if sure and not number:
             return selection
-        unclear = True
         share = nearness(left, right, selection)
         if selection.empty and best is None:
             best = selection
@@ -68,50 +187,49 @@ def paired(left: Side, right: Side) -> Selection | None:
     return best
 
 
-def _choices(left: Side, right: Side, axes: list[int]) -> Iterator[tuple[dict[int, Lines], bool]]:
-    """Yields which lines belong together along each axis, and whether that is sure."""
+def _ways(left: Side, right: Side, axes: list[int]) -> Iterator[tuple[Side, Side, bool]]:
+    """Yields both sides cut to lines that may belong together along these axes, and whether that is
+    sure."""
     if not axes:
-        yield {}, True
+        yield left, right, True
         return
     axis, *more = axes
-    for lines, sure in _lines(left, right, axis):
-        smaller = _taken(left, axis, lines[0]), _taken(right, axis, lines[1])
-        for others, rest in _choices(smaller[0], smaller[1], more):
-            yield {axis: lines, **others}, sure and rest
+    shorter = left.shape[axis] < right.shape[axis]
+    longer, count = (right, left.shape[axis]) if shorter else (left, right.shape[axis])
+    for numbers, sure in _lines(longer, axis, count):
+        cut = longer.cut(axis, numbers)
+        both = (left, cut) if shorter else (cut, right)
+        for first, second, others_too in _ways(*both, more):
+            yield first, second, sure and others_too
 
 
-def _lines(left: Side, right: Side, axis: int) -> Iterator[tuple[Lines, bool]]:
-    n, m = left.shape[axis], right.shape[axis]
-    side, count, size = (right, n, m) if n < m else (left, m, n)
-    whole = np.arange(count)
-    turn = (lambda at: (whole, at)) if n < m else (lambda at: (at, whole))
-    rest = tuple(k for k in range(len(side.shape)) if k != axis)
+def _lines(longer: Side, axis: int, count: int) -> Iterator[tuple[np.ndarray, bool]]:
+    """Yields which ``count`` lines of an axis may be those of the shorter side, the most telling
+    way first, and whether it is sure."""
+    size, rest = longer.shape[axis], tuple(k for k in range(len(longer.shape)) if k != axis)
 
-    def along(mark: np.ndarray, how: str) -> np.ndarray:
+    def changes(mark: np.ndarray, how: str) -> np.ndarray:
         return np.broadcast_to(getattr(mark, how)(axis=rest), size)
 
-    free, some = ~along(side.mark, "any"), ~along(side.mark, "all")
-    tried: list[tuple[np.ndarray, bool]] = []
-    if side.own is not None:
-        tried = [(free & along(side.own, "any"), True), (along(side.own, "all"), True)]
-    # from the beginning on: at the end of a prefix outputs may read more, and fewer are unchanged
-    begin = int(side.before * size)
-    start = (np.arange(size) >= begin) & (np.arange(size) < begin + count)
-    tried += [(free, True), (some, True)]
-    yielded = set[bytes]()
-    for where, sure in tried:
-        if where.sum() == count and where.tobytes() not in yielded:
-            yielded.add(where.tobytes())
-            yield turn(np.flatnonzero(where)), sure
-    if start.sum() == count and start.tobytes() not in yielded:
-        # sure only where the unchanged lines are a beginning of these
-        at = np.flatnonzero(some)
-        inside = len(at) <= count and np.array_equal(at, begin + np.arange(len(at)))
-        yielded.add(start.tobytes())
-        yield turn(np.flatnonzero(start)), inside
-    if (np.arange(size) < count).tobytes() not in yielded:
-        # a sample among others that are longer is filled up behind, wherever it stands among them
-        yield turn(whole), False
+    nothing_lacked, something_own = ~changes(longer.mark, "any"), ~changes(longer.mark, "all")
+    told = [nothing_lacked, something_own]
+    if longer.own is not None:
+        told = [
+            nothing_lacked & changes(longer.own, "any"),
+            changes(longer.own, "all"),
+            *told,
+        ]
+    for lines in told:
+        if lines.sum() == count:
+            yield np.flatnonzero(lines), True
+    # where the piece stands in the inputs: at the end of a prefix outputs may read more, and fewer
+    # lines are unchanged; sure where these are the first of the piece's
+    begin, unchanged = int(longer.before * size), np.flatnonzero(something_own)
+    if begin + count <= size:
+        fewer = np.array_equal(unchanged, begin + np.arange(len(unchanged)))
+        yield begin + np.arange(count), fewer and len(unchanged) <= count
+    # a sample among others that are longer is filled up behind, wherever it stands among them
+    yield np.arange(count), False
 
 
 def _behind_state(left: Side, right: Side, axes: list[int]) -> Selection | None:
@@ -120,48 +238,45 @@ def _behind_state(left: Side, right: Side, axes: list[int]) -> Selection | None:
     the numbers must be near."""
     assert left.piece is not None
     start, stop, total = left.piece
-    chosen = dict[int, Lines]()
+    cut = right
     for axis in axes:
         count, size = left.shape[axis], right.shape[axis]
         at, end = start * size, stop * size
         begin = at // total if not at % total and count * total == end - at else 0
         if not begin and count * total != end:
             return None
-        chosen[axis] = np.arange(count), begin + np.arange(count)
-    selection = _selected(left, right, chosen)
+        cut = cut.cut(axis, begin + np.arange(count))
+    selection = _agreeing(left, cut)
     share = nearness(left, right, selection)
     return selection if share is not None and share > BEHIND else None
 
 
-def _taken(side: Side, axis: int, at: np.ndarray) -> Side:
-    def some(mark: np.ndarray | None) -> np.ndarray | None:
-        return mark if mark is None or mark.shape[axis] == 1 else mark.take(at, axis)
-
-    shape = (*side.shape[:axis], len(at), *side.shape[axis + 1 :])
-    mark = some(side.mark)
-    assert mark is not None
-    return replace(side, shape=shape, mark=mark, own=some(side.own))
-
-
-def _selected(left: Side, right: Side, chosen: dict[int, Lines]) -> Selection:
-    first, second = left, right
-    for axis, (ours, theirs) in chosen.items():
-        first, second = _taken(first, axis, ours), _taken(second, axis, theirs)
-    agree = compact(~(first.mark | second.mark))
+def _agreeing(left: Side, right: Side) -> Selection:
+    """The elements of two sides of one shape that depend on nothing that either lacks."""
+    agree = compact(~(left.mark | right.mark))
     if not agree.any():
         return NOTHING
-    axes = tuple(k for k in range(agree.ndim) if k in chosen or agree.shape[k] > 1)
-    if not axes:
-        return WHOLE
-    inner = tuple(first.shape[k] if k in axes else 1 for k in range(agree.ndim))
-    index = np.nonzero(np.broadcast_to(agree, inner))
-    sizes, flat = [], []
-    for number, side in enumerate((left, right)):
-        at = [chosen[k][number][index[k]] if k in chosen else index[k] for k in axes]
-        size = tuple(side.shape[k] for k in axes)
-        sizes.append(size)
-        flat.append(np.ravel_multi_index(at, size))
-    return Selection(axes, flat[0], flat[1], (sizes[0], sizes[1]))
+    first, second = (
+        tuple(side.lines.get(axis, ALL) for axis in range(agree.ndim)) for side in (left, right)
+    )
+    return Selection((first, second), None if agree.all() else agree)
+
+
+def by_position(
+    left: tuple[int, ...], right: tuple[int, ...], before: tuple[Fraction, Fraction]
+) -> Selection | None:
+    """Lays a value beside the piece of the other's that stands where the inputs' piece does, by
+    their shapes; None: there is no such piece. ``before``: as ``Side`` has it, of both."""
+    lines: list[list[Lines]] = [[ALL] * len(left), [ALL] * len(left)]
+    for axis, sizes in enumerate(zip(left, right, strict=True)):
+        longer, count = int(sizes[0] < sizes[1]), min(sizes)
+        begin = int(before[longer] * sizes[longer])
+        if sizes[0] == sizes[1]:
+            continue
+        if begin + count > sizes[longer]:
+            return None
+        lines[longer][axis] = slice(begin, begin + count)
+    return None if left == right else Selection((tuple(lines[0]), tuple(lines[1])))
 
 
 def nearness(left: Side, right: Side, selection: Selection) -> float | None:
@@ -225,8 +340,8 @@ def lines_by_value(left: np.ndarray, right: np.ndarray) -> Selection | None:
             to.append(int(near[0]))
     if not at or len(set(to)) < len(to):
         return None
-    both = (sizes[0][axis],), (sizes[1][axis],)
-    return Selection((axis,), np.array(at), np.array(to), both)
+    before = (ALL,) * axis
+    return Selection(((*before, np.array(at)), (*before, np.array(to))))
 
 
 # Of the largest number of a line, how far one may be apart that is the same.

@@ -5,8 +5,7 @@ differ in their bits, they are computed by different code, and each differing ou
 again on both sides at its own place. That some number has such a border is no proof: two formulas
 may both have one. The place is the cause only if each differing output that is asked about comes
 out with the other side's bits too, from the same number at another place, perhaps of a longer call.
-Where one doesn't, the sides compute by different formulas. Whole rows are put to what normalises
-rows in the same way.
+Where one doesn't, the sides compute by different formulas.
 
 Random numbers show the border between such places by luck alone: a part of all numbers is rounded
 differently on either side of it. So telling ones are looked for first.
@@ -16,15 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from probe.case import floats
 from probe.diff.alone import NOT_ALONE, Alone, Cause, Sides, equal_bits, evenly
-from probe.diff.difference import NAMES
-from probe.order.reveal import column_labels
-from probe.order.semantics import Normalises
 
 # Differing outputs that are asked about, of small arrays and of large ones: a call a side each.
 MOST, LEAST = 128, 8
@@ -34,9 +29,6 @@ ELEMENTS = 1 << 27
 
 # Further elements along the last axis, one by one, that are looked through for a remainder.
 SEAM = 33
-
-# Answers that are kept to tell places apart.
-KEPT = 8
 
 # Numbers among which telling ones are looked for, and what they are drawn from.
 POOL, SEED = 2048, 31_000
@@ -53,15 +45,15 @@ def affordable(size: int) -> int:
 
 @dataclass
 class PlacedFunction:
-    """An operation at its own shapes, to which numbers of our choice are given: one number, or one
-    row, at all of its places.
+    """An operation at its own shapes, to which numbers of our choice are given: one number at all
+    of its places.
 
     ``call``: container arrays like ``reads`` to the output, of which ``recorded`` is that of
     ``reads``. ``dtypes``: of ``reads``, and last of the output. ``index``: flat indices of the
     outputs that must agree. ``held``: which of ``reads`` keep what they hold, such as weights.
-    ``axes``: of what normalises rows those that a row has; None of a function of the elements at an
-    output's place. ``along``: the axis along which inputs with one axis lie, the first aside. Its
-    outputs can't be asked about one by one where there is a ``why``.
+    ``along``: the axis along which inputs with one axis lie, the first aside. Its outputs can't be
+    asked about one by one where there is a ``why``. ``by_place``: whether an answer so far had
+    different bits at different places.
     """
 
     call: Callable[[list[np.ndarray]], np.ndarray]
@@ -70,31 +62,23 @@ class PlacedFunction:
     recorded: np.ndarray
     index: np.ndarray
     held: Sequence[int] = ()
-    axes: tuple[int, ...] | None = None
     along: int | None = None
     why: str = field(default="", init=False)
+    by_place: bool = field(default=False, init=False)
 
     @classmethod
-    def of(cls, alone: Alone, held: Sequence[int] = (), **more: Any) -> PlacedFunction:
-        recorded = alone.gives[alone.output]
-        return cls(
-            alone.rerun_output, alone.reads, alone.dtypes, recorded, alone.index, held, **more
-        )
+    def of(cls, alone: Alone, held: Sequence[int] = (), along: int | None = None) -> PlacedFunction:
+        recorded, again = alone.gives[alone.output], alone.rerun_output
+        return cls(again, alone.reads, alone.dtypes, recorded, alone.index, held, along)
 
     def __post_init__(self) -> None:
         """Lays what is put to it at the places of the outputs."""
         self.dtype, self.recorded = self.dtypes[-1], np.ascontiguousarray(self.recorded)
         self.shape = self.recorded.shape
-        self.kept: list[np.ndarray] = []
         # each output is asked twice in a row: does it come again, and who else gets the other
         # side's bits
         self.last: tuple[bytes, np.ndarray | None] = b"", None
         self.wide: list[np.ndarray] = []
-        if self.axes is not None:
-            self.wide = self.reads[:1]
-            if self.wide[0].shape != self.shape:
-                self.why = "its outputs are not at the positions of its inputs"
-            return
         for array in self.reads:
             lying, rank = array, len(self.shape)
             if self.along is not None and array.ndim == 1 and self.wide:
@@ -132,18 +116,9 @@ class PlacedFunction:
         return self.bits(self.recorded).reshape(-1)[self.index[number]].tobytes()
 
     def _put(self, place: int) -> list[np.ndarray]:
-        """Returns what is put everywhere to ask about an output: numbers, or one row."""
-        at = enumerate(np.unravel_index(place, self.shape))
-        inside = self.axes or ()
-        row = tuple(slice(None) if axis in inside else slice(int(n), int(n) + 1) for axis, n in at)
-        return [array[row] for array in self.wide]
-
-    def lines(self, output: np.ndarray) -> np.ndarray:
-        """Returns the output as (places, elements) that should be equal at all places."""
-        inside = self.axes or ()
-        rest = [axis for axis in range(output.ndim) if axis not in inside]
-        count = int(np.prod([self.shape[axis] for axis in rest], dtype=int))
-        return output.transpose(*rest, *inside).reshape(count, -1)
+        """The numbers that are put everywhere to ask about an output."""
+        at = np.unravel_index(place, self.shape)
+        return [np.asarray(array[at]) for array in self.wide]
 
     def came(self, place: int) -> bool | None:
         """Returns whether an output comes out again at its place; None where it can't be asked."""
@@ -160,44 +135,16 @@ class PlacedFunction:
         return self.last[1]
 
     def _answers(self, place: int) -> np.ndarray | None:
-        put = self._put(place)
-        if self.axes is None:
-            both = zip(self.reads, put, strict=True)
-            operands = [np.full(a.shape, value.reshape(()), a.dtype) for a, value in both]
-        else:
-            operands = [np.broadcast_to(put[0], self.shape), *self.reads[1:]]
+        both = zip(self.reads, self._put(place), strict=True)
         try:
-            output = self.call(operands)
+            output = self.call([np.full(a.shape, value, a.dtype) for a, value in both])
         except NOT_ALONE:  # a library says no in many ways, and then this isn't known
             return None
         if output.shape != self.shape:
             return None
-        bits = self.bits(output)
-        lines = self.lines(bits)
-        if len(self.kept) < KEPT and (lines != lines[:1]).any():
-            self.kept.append(lines)
-        return bits.reshape(-1)
-
-    def beside(self, place: int) -> np.ndarray:
-        """Returns the places that an output's own number, or its own element of a row, is put to:
-        flat indices."""
-        every = self.lines(np.arange(self.recorded.size).reshape(self.shape))
-        column = int(np.flatnonzero((every == place).any(axis=0))[0])
-        return np.asarray(every[:, column])
-
-    def classes(self) -> str:
-        """Returns which places are computed alike, in words: those that no answer told apart."""
-        stacked = np.concatenate([lines.T for lines in self.kept])
-        labels = column_labels(stacked.astype(np.float64))
-        counts = np.bincount(labels)
-        if len(counts) > 2:
-            return f"{len(labels)} places in {len(counts)} classes"
-        rare = labels == int(np.argmin(counts))
-        width = self.shape[-1] if self.axes is None and self.shape else len(labels)
-        rows = rare.reshape(-1, width)
-        if len(rows) > 1 and (rows == rows[0]).all():
-            return f"of each {width} places along the last axis {_spans(rows[0])} are different"
-        return f"of {len(labels)} places {_spans(rare)} are different"
+        bits = self.bits(output).reshape(-1)
+        self.by_place |= bool((bits != bits[:1]).any())
+        return bits
 
     def longer(self, place: int, more: int) -> set[bytes] | None:
         """Returns the results of an output's number at all places of a longer call; None where it
@@ -209,7 +156,7 @@ class PlacedFunction:
         for array, value in zip(self.reads, self._put(place), strict=True):
             grown = array.ndim > 0 and array.shape[-1] == width
             shape = (*array.shape[:-1], width + more) if grown else array.shape
-            operands.append(np.full(shape, value.reshape(()), array.dtype))
+            operands.append(np.full(shape, value, array.dtype))
         try:
             output = self.call(operands)
         except NOT_ALONE:
@@ -255,7 +202,7 @@ def function_cause(sides: Sides, apart: np.ndarray, along: int | None) -> Cause:
         if more == 0:
             cause.kind = "algorithm"
             cause.why = OTHER
-            if not done and not any(side.kept for side in placed):
+            if not done and not any(side.by_place for side in placed):
                 cause.why = APART
         elif more < 0:
             cause.kind = ""
@@ -285,24 +232,6 @@ def _grown(sides: Sequence[PlacedFunction], number: int, more: int) -> int:
     return 0 if able else -1
 
 
-def rows_cause(sides: Sides, meaning: Normalises, apart: np.ndarray) -> Cause:
-    """Returns why what normalises rows differs, as far as rows at other places tell."""
-    axes = [tuple(axis % side.reads[0].ndim for axis in meaning.axes) for side in sides]
-    both = zip(sides, axes, strict=True)
-    placed = [PlacedFunction.of(side, axes=own) for side, own in both]
-    cause, elsewhere = _ask_outputs(placed, apart)
-    if elsewhere is None:
-        return cause
-    cause.why = "each side computes all of its rows alike; the order within a row is unknown"
-    if placed[0].kept or placed[1].kept:
-        cause.why = (
-            "rows at different places are computed differently, but "
-            f"{len(elsewhere)} of {cause.examined} examined outputs come out with the other "
-            "side's bits in no row"
-        )
-    return cause
-
-
 def _ask_outputs(
     sides: Sequence[PlacedFunction], apart: np.ndarray
 ) -> tuple[Cause, list[int] | None]:
@@ -327,31 +256,15 @@ def _ask_outputs(
             answers = side.answers(place)
             assert answers is not None
             other = np.frombuffer(theirs.recorded_bits(number), answers.dtype)
-            met |= bool((answers[side.beside(place)] == other).any())
+            met |= bool((answers == other).any())
         replayed += all(came)
         elsewhere += [] if met else [number]
     kind, why = "", ""
-    both = zip(NAMES, sides, strict=True)
-    classes = [f"{name}: {side.classes()}" for name, side in both if side.kept]
     if replayed < len(chosen):
         why = "its outputs depend on more than their own input and position"
-    elif classes and not elsewhere:
+    elif any(side.by_place for side in sides) and not elsewhere:
         kind = "place"
-        why = f"the same number gives different bits at different places; {'; '.join(classes)}"
+        why = "the same number gives different bits at different places"
     settled = bool(kind) or replayed < len(chosen)
     cause = Cause(kind, why, len(chosen), replayed, in_numpy=False)
     return cause, None if settled else elsewhere
-
-
-def _spans(mask: np.ndarray) -> str:
-    """Such as ``48 to 50 (behind a multiple of 16)``; the first few."""
-    edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0)).tolist()
-    spans = list(zip(edges[::2], edges[1::2], strict=True))
-    shown = [f"{a} to {b - 1}" if b - a > 1 else f"{a}" for a, b in spans[:3]]
-    text = ", ".join(shown) + ", ..." * (len(spans) > 3)
-    start, stop = spans[-1]
-    if stop == len(mask) and start:
-        width = max(w for w in (1, 2, 4, 8, 16, 32, 64) if start % w == 0)
-        if width > stop - start:
-            text += f" (a remainder behind a multiple of {width})"
-    return text

@@ -3,19 +3,15 @@ it reads could be compared, or where the sizes of the inputs say so."""
 
 from __future__ import annotations
 
-from math import prod
-
 import numpy as np
 
 from probe.case import floats
 from probe.diff.alone import NOT_ALONE, isolated_sides, unequal_bits
 from probe.diff.difference import (
-    NOTHING,
     Difference,
     Pair,
     Region,
     Runs,
-    Selection,
     reads_besides,
     why_not_compared,
 )
@@ -214,15 +210,7 @@ def _keep_equal(pair: Pair, runs: Runs) -> None:
     """Has nothing of a pair differ, and nothing be known of what does."""
     both = agreeing_elements(pair, runs)
     assert both is not None
-    same, places = equal(*both).reshape(-1), []
-    shapes = runs[0].values[pair.left].shape, runs[1].values[pair.right].shape
-    for side, shape in enumerate(shapes):
-        every = np.arange(prod(shape)).reshape(shape)
-        places.append(np.asarray(pair.selection.taken(every, side)).reshape(-1)[same])
-    sizes = (prod(shapes[0]),), (prod(shapes[1]),)
-    pair.laid = pair.selection
-    pair.selection = (
-        Selection((0,), places[0], places[1], sizes, True) if len(places[0]) else NOTHING
-    )
-    pair.known, pair.compared, pair.equal, pair.differing = False, len(places[0]), True, 0
+    same, shape = equal(*both), runs[0].values[pair.left].shape
+    pair.laid, pair.selection = pair.selection, pair.selection.only(same, shape)
+    pair.known, pair.compared, pair.equal, pair.differing = False, int(same.sum()), True, 0
     pair.max_ulp, pair.scaled, pair.first = 0, 0.0, None

@@ -43,8 +43,6 @@ from probe.diff.sums import first_of
 from probe.order.semantics import (
     Contracts,
     Each,
-    Normalises,
-    Passes,
     Reduces,
     Step,
     Steps,
@@ -198,7 +196,7 @@ def stream_cause(sides: Sides) -> Cause | None:
 
 def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Cause:
     if region.arguments and len(sides[0].reads) != len(sides[1].reads):
-        return _operand_cause(sides, region.arguments)
+        return Cause(why=f"not explained yet: {region.arguments}")
     if region.arguments:
         return _argument_cause(sides, region.arguments)
     if cause := stream_cause(sides):
@@ -242,8 +240,6 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         formulas = _formulas_cause(sides) if region.joint else None
         cause = terms_cause(sides, apart) or formulas
         cause = cause or place.function_cause(sides, apart, first.along)
-    elif isinstance(meaning, Normalises):
-        cause = place.rows_cause(sides, meaning, apart)
     else:
         why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
         cause = Cause(why=f"not explained yet: {why}")
@@ -381,51 +377,6 @@ def _argument_cause(sides: Sides, arguments: str) -> Cause:
     kind = "window+argument" if windows and both[0] != both[1] else "argument"
     came = count if alone else 0
     return Cause(kind, arguments, came, came, {kind: count}, alone, in_numpy=False)
-
-
-def _operand_cause(sides: Sides, arguments: str) -> Cause:
-    """Returns whether it is what one side reads besides that decides: on the operands of the side
-    that reads less, and a piece of it that fits them, the other side's operation gives its bits."""
-    short, long = sorted(sides, key=lambda side: len(side.reads))
-    if isinstance(long.operation.meaning, Passes):
-        todo = "run it uncompiled to see which operation differs"
-        return Cause(why=f"not explained yet: {arguments}; {todo}")
-    count, numbers = short.pair.differing, list(short.operation.reads)
-    partner = {(p.left, p.right)[long.place]: (p.left, p.right)[short.place] for p in long.pairs}
-    try:
-        for side in sides:
-            kind, why = side.unsteady() if side.again is not None else ("", "it can't be run alone")
-            if why:
-                kind = "" if kind == "other" else kind
-                return Cause(kind, why, causes={kind: count} if kind else {})
-        # a mask may decide, or the longer operands that it hides a part of: the operation that
-        # reads it is asked on the short ones, which nothing in it hides
-        sizes, operands = dict[int, int](), list[np.ndarray]()
-        for number, array in zip(long.operation.reads, long.reads, strict=True):
-            if number in partner:
-                fitting = short.reads[numbers.index(partner[number])]
-                both = zip(array.shape, fitting.shape, strict=False)
-                sizes |= {n: m for n, m in both if n != m}
-        for number, array in zip(long.operation.reads, long.reads, strict=True):
-            if number in partner:
-                operands.append(short.reads[numbers.index(partner[number])])
-            else:  # its first entries, where the other operands are longer than the short side's
-                operands.append(array[tuple(slice(sizes.get(n, n)) for n in array.shape)])
-        result = short.taken(long.rerun_output(operands))
-    except NOT_ALONE as error:
-        raised = type(error.__cause__ or error).__name__
-        return Cause(why=f"{arguments}; alone, the operation raises {raised}")
-    apart = unequal_bits(short.outputs, long.outputs, short.value.dtype)
-    decided = apart & ~unequal_bits(result, long.outputs, short.value.dtype)
-    where = NAMES[short.place], NAMES[long.place]
-    if not decided.any():
-        why = f"not explained yet: {arguments}, and changes no bit on the {where[0]} operands"
-        return Cause(why=why, alone=True)
-    if decided.sum() < apart.sum():
-        share = f"which decides {int(decided.sum())} of {int(apart.sum())}"
-        return Cause(why=f"not explained yet: {arguments}, {share}", alone=True)
-    why = f"{arguments}; with a piece of it the {where[0]} operands give the {where[1]} bits"
-    return Cause("argument", why, count, count, alone=True, in_numpy=False)
 
 
 def why_no_source(left: Run, right: Run, region: Region) -> str:

@@ -13,17 +13,14 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from probe.case import floats
-from probe.case.errors import Misaligned, Nondeterministic, foreign
-from probe.case.layout import BOUNDARY
+from probe.case.errors import Nondeterministic
 from probe.diff import alone
 from probe.record.contract import Recorder
 from probe.record.recording import (
-    Operation,
     Run,
     array_digest,
     record_again,
     record_run,
-    value_name,
 )
 from probe.record.store import RunStore
 
@@ -140,50 +137,12 @@ def unsteady(run: Run, again: Run, what: str) -> Nondeterministic:
     op = run.operations[min(differing)]
     where = f"{op.op} at {op.path}" if op.path else op.op
     place = f"number {op.number + 1} of {len(run.operations)}"
-    text = f"{start}: the first operation that does is {where}, {place}"
-    if said := _misaligned(run, again, op):
-        return Misaligned(f"{text}, {said}; {ALLOCATE}")
-    return Nondeterministic(f"{text}; {FIX}")
-
-
-def _misaligned(run: Run, again: Run, op: Operation) -> str:
-    """Returns where an operation's operands begin in two runs, if that alone decides its bits: run
-    alone at the addresses of either run, it gives that run's. Empty if it does not, or can't be."""
-    ours, theirs = (
-        ([values[n].address for n in op.reads], [values[n].digest for n in op.gives])
-        for values in (run.values, again.values)
-    )
-    if ours[0] == theirs[0]:
-        return ""
-    try:
-        moved = getattr(op.again, "moved", None)
-        arrays = run.arrays(op.reads)
-        if moved is None:
-            return ""
-        for addresses, wanted in (ours, theirs):
-            operands = [np.array(arrays[n]) for n in op.reads]
-            results = foreign(lambda at=addresses, given=operands: moved(at)(given))
-            if [array_digest(a) for a in results] != wanted:
-                return ""
-    except alone.NOT_ALONE:
-        return ""
-    said = [
-        f"{value_name(run, n) or f'operand {at + 1}'} at {first}, then at {second}"
-        for at, (n, first, second) in enumerate(zip(op.reads, ours[0], theirs[0], strict=True))
-        if first != second
-    ]
-    head = f"whose operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"
-    return f"{head}: {', '.join(said)}"
-
-
-ALLOCATE = (
-    "copy what is not allocated by the library (NumPy's arrays, mapped files, views) once before "
-    "the runs, with .clone() for example, so that it begins at the same address in each"
-)
+    return Nondeterministic(f"{start}: the first operation that does is {where}, {place}; {FIX}")
 
 
 FIX = (
     "switch off dropout and random numbers (model.eval() in PyTorch, training=False in Keras, or a "
-    "seed inside the function), and report it as a bug of the library if there are none: memory "
-    "that is not initialised"
+    "seed inside the function), copy once before the runs what no library allocates (NumPy's "
+    "arrays, mapped files), so that it begins at one address, and report it as a bug of the "
+    "library if there are none: memory that is not initialised"
 )

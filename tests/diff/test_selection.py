@@ -5,23 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe.diff.difference import NOTHING, WHOLE, Pair, Selection, read_alike
+from probe.diff.difference import Pair, read_alike
+from probe.diff.pairing import ALL, NOTHING, WHOLE, Selection
 from tests.record.taped import Taped, normal
 
 LEFT, RIGHT = np.arange(12.0).reshape(3, 4), np.arange(20.0).reshape(5, 4)
 ROWS = np.array([0, 2]), np.array([4, 1])
+SOME = np.array([[True], [False]])
 SELECTIONS = {
-    "rows": (Selection((0,), *ROWS, ((3,), (5,))), LEFT[ROWS[0]], RIGHT[ROWS[1]]),
-    "columns": (Selection((1,), *ROWS[:1], ROWS[0], ((4,), (4,))), LEFT.T[[0, 2]], RIGHT.T[[0, 2]]),
-    "elements": (
-        Selection((0, 1), np.array([5, 0]), np.array([19, 2]), ((3, 4), (5, 4))),
-        np.array([5.0, 0]),
-        np.array([19.0, 2]),
+    "rows": (Selection(((ROWS[0],), (ROWS[1],))), LEFT[ROWS[0]], RIGHT[ROWS[1]]),
+    "columns": (
+        Selection(((ALL, slice(2)), (slice(3), slice(1, 3)))),
+        LEFT[:, :2],
+        RIGHT[:3, 1:3],
     ),
-    "flat": (
-        Selection((0,), np.array([11]), np.array([3]), ((12,), (20,)), flat=True),
-        np.array([11.0]),
-        np.array([3.0]),
+    "some of them": (Selection(((ROWS[0],), (ROWS[1],)), SOME), LEFT[0], RIGHT[4]),
+    "turned": (
+        Selection(((slice(1),), (slice(2, 3),)), turned=(0,)),
+        LEFT[0],
+        RIGHT[2],
     ),
 }
 
@@ -36,13 +38,21 @@ def test_what_is_selected_is_taken_counted_and_put_back(name: str) -> None:
         assert np.array_equal(changed < 0, mask) and mask.sum() == taken.size
         assert np.array_equal(changed[~mask], array[~mask])
     assert selection.count(LEFT.shape) == wanted[0].size
-    assert not (selection.whole or selection.empty)
+    assert not (selection.whole or selection.empty or selection.in_place)
+    first = selection.only(np.arange(wanted[0].size).reshape(wanted[0].shape) == 0, LEFT.shape)
+    assert first.taken(RIGHT, 1).tolist() == [wanted[1].flat[0]] and first.count(LEFT.shape) == 1
+
+
+def test_axes_that_stand_in_another_order_are_turned() -> None:
+    selection = Selection(turned=(1, 0))
+    assert np.array_equal(selection.taken(RIGHT[:, None], 1), selection.taken(RIGHT.T, 0))
+    assert selection.count((4, 5)) == 20 and not selection.whole
 
 
 def test_all_and_nothing() -> None:
     assert WHOLE.whole and not WHOLE.empty and WHOLE.count((3, 4)) == 12
     assert np.array_equal(WHOLE.put(LEFT, LEFT.reshape(-1) + 1, 0), LEFT + 1)
-    assert NOTHING.empty and NOTHING.count((3, 4)) == 0
+    assert NOTHING.empty and NOTHING.count((3, 4)) == 0 and not NOTHING.taken(LEFT, 0).size
     assert Pair.of_all(1, 2, 0).hollow and not Pair.of_all(1, 2, 5).hollow
 
 

@@ -398,7 +398,7 @@ class TestNoWord:
         ("meaning", "why"),
         [
             (Unknown("nobody said what it computes"), "nobody said"),
-            (Normalises((1,)), "within a row"),
+            (Normalises((1,)), "no test for it"),
         ],
     )
     def test_nothing_is_guessed(self, meaning: Meaning, why: str) -> None:

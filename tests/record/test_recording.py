@@ -70,7 +70,7 @@ def test_a_value_that_is_paired_twice_is_compared_as_each_pair_says():
     found = compared(X, 0, rows=1)
     (one,) = (one for one in found.operations if one.verdict == "source")
     pair = one.gives[0]
-    rest = pair.selection._replace(right=pair.selection.right[:0], left=pair.selection.left[:0])
+    rest = pair.selection.only(np.array(False), found.left.values[pair.left].shape)
     twice = [
         difference.Pair(pair.left, pair.right, chosen, True) for chosen in (pair.selection, rest)
     ]

@@ -503,9 +503,7 @@ def _explained_source(walked: Walked, tell: Say) -> tuple[Region, str, dict[str,
         if cause.refuted:
             operation.doubted(cause.why)
             continue
-        where = layers.where_it_differs(cause)
-        proof = f"{cause.replayed:,} of {cause.examined:,} examined outputs replay on both sides"
-        text = f"{where}; {proof}" if where else cause.why
+        text = cause.why
         if not cause.kind:
             # what sets two calls of one kernel apart
             reads = []

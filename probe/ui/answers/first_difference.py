@@ -27,12 +27,12 @@ from probe.diff.difference import (
     Difference,
     Pair,
     Region,
-    Selection,
     grouped_reasons,
     of_outputs,
 )
 from probe.diff.folder import read_recording
 from probe.diff.functions import FunctionSide, by_reading, rows_read
+from probe.diff.pairing import Selection
 from probe.diff.settled import LACKING
 from probe.diff.walk import UNCOMPARED, OnDisk, walk
 from probe.explain.comparison.outputs import (
@@ -275,12 +275,11 @@ class Walked(Answer):
         before.append(self.found.rounding.words)
         if self.verdict == "equal":
             before.append("the outputs agree, the bits inside differ")
-        # what it is in its library's words, and where it differs, of a product or a convolution
+        # what it is in its library's words, of a product or a convolution
         cause = self.found.causes.get(self.found.operations.index(first))
         if cause is not None and cause.comparison is not None and cause.kind:
-            place = [layers.layer_of(self.found, first), layers.where_it_differs(cause)]
-            placed = ": ".join(filter(None, place))
-            text += f" ({placed})" if placed else ""
+            layer = layers.layer_of(self.found, first)
+            text += f" ({layer})" if layer else ""
         return "; ".join(filter(None, [*before, text])), self.outcome()
 
     def _windows_apart(self) -> str:
@@ -466,8 +465,7 @@ class Walked(Answer):
         layer = layers.layer_of(self.found, operation)
         place += f", `{layer}`" * bool(layer)
         count = f"{operation.differing:,} of {operation.compared:,} outputs differ"
-        where = layers.where_it_differs(cause)
-        said = f"In {model}{place}: {count}{f'; {where}' if where else ''}."
+        said = f"In {model}{place}: {count}."
         said += " Alone, on generated operands, the same layer differs by the same cause."
         sides = self.found.left, self.found.right
         written = recorded.write_case(folder, sides, operation, cause, said, tell=tell)
@@ -514,8 +512,11 @@ def _decision_rows(left: Any, right: Any, selection: Selection) -> list[np.ndarr
     element."""
     arrays = left, right
     taken = [selection.taken(array, side) for side, array in enumerate(arrays)]
-    if left.ndim - 1 in selection.axes and taken[0].ndim > 1 and not selection.flat:
-        return taken  # (named, *others), as channels of positions are
+    rows = [axis for axis in range(left.ndim) if axis not in selection.cut]
+    if selection.agree is None and selection.turned is None and rows and len(selection.cut) > 0:
+        # as channels of positions are
+        lines = [np.moveaxis(each, rows[-1], -1) for each in taken]
+        return [each.reshape(-1, each.shape[-1]) for each in lines]
     width = left.shape[-1] if left.ndim and left.shape[-1:] == right.shape[-1:] else 0
     if not width or taken[0].size % width:
         return [each.reshape(-1, 1) for each in taken]
