@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakValueDictionary
@@ -50,7 +51,7 @@ class Node:
     ``slots``: keys of its operands in the order of the library's schema, None where one is left
     out; ``gives``: of its results; ``captured``: of what the bodies in it read besides; ``words``:
     its attributes; ``path``: where it stands in the model; ``domain``: the set of operations that
-    it is of; ``able``: whether it alone gives what it gave in the run.
+    it is of.
     """
 
     own: Any
@@ -61,7 +62,6 @@ class Node:
     words: Mapping[str, Any] = field(default_factory=dict)
     path: str = ""
     domain: str = ""
-    able: bool = True
 
     @cached_property
     def reads(self) -> list[Key]:
@@ -201,8 +201,9 @@ Held = Mapping[Any, np.ndarray]
 # A node as it was started: the library's values to all values that it gives.
 Runner = Callable[[Sequence[Any]], Sequence[Any]]
 
-# Nodes that stay ready to run alone: those of a region run one after the other, many times.
-READY = 4
+# Bytes of nodes that stay started: those of a model run again, and those of a region one
+# after the other, many times. STARTED: of a node beside its arrays.
+READY, STARTED = 1 << 29, 1 << 18
 
 
 class LiveValue:
@@ -239,7 +240,7 @@ class Graph(Interpreter):
         self.values: WeakValueDictionary[Key, LiveValue] = WeakValueDictionary()
         self.kept: list[LiveValue] = []
         self.known: dict[Any, Known] = {key: self.described(value) for key, value in inputs.items()}
-        self.ready: OrderedDict[Any, tuple[Any, Runner]] = OrderedDict()
+        self.ready: OrderedDict[Any, tuple[int, Runner]] = OrderedDict()
 
     # what a library adds
 
@@ -296,11 +297,23 @@ class Graph(Interpreter):
     def step(self, node: Any) -> list[LiveValue]:
         """Runs one node."""
         fed = {key: self.known[key] for key in node.uses if key not in self.constants}
-        run = foreign(self.started, node, fed, {})
+        run = foreign(self.runner, node, fed, {})
         results = foreign(run, [self.values[key].value for key in fed])
         gives = [self.live(*both) for both in zip(node.gives, results, strict=True)]
         self.visit(self._event(node))
         return gives
+
+    def runner(self, node: Any, fed: Fed, held: Held) -> Runner:
+        """Returns a node as it was started before: that takes longer than to run it."""
+        named = node, *fed.items(), *map(array_digest, held.values())
+        if named not in self.ready:
+            shapes = [fed[key][0] if key in fed else self.described_at(key)[0] for key in node.uses]
+            size = STARTED + 8 * sum(map(prod, shapes))
+            while self.ready and size + sum(each for each, _ in self.ready.values()) > READY:
+                self.ready.popitem(last=False)
+            self.ready[named] = size, self.started(node, fed, held)
+        self.ready.move_to_end(named)
+        return self.ready[named][1]
 
     def live(self, key: Key, value: Any) -> LiveValue:
         """Returns a value of the library's, which is known as long as this is held."""
@@ -345,8 +358,8 @@ class Graph(Interpreter):
         ]
         seen, gives = ([self.seen(key) for key in keys] for keys in (reads, node.gives))
         addresses = [value.address for value in seen]
-        alone: Any = partial(self.again, node, reads) if node.able else None
-        alone = Laid(alone, addresses) if alone and self.LAID else alone
+        alone: Any = partial(self.again, node, reads)
+        alone = Laid(alone, addresses) if self.LAID else alone
         shapes, dtypes = [value.shape for value in gives], [value.dtype for value in gives]
         ends = shapes, dtypes, node.domain, self.opset
         what = self.meaning(node, Call(node.op, node.words, operands, *ends))
@@ -356,7 +369,7 @@ class Graph(Interpreter):
             return address_lines(names, addresses) + self.lines(node, own, out)
 
         first = node.op, node.path, seen, gives, what, node.said
-        return Operation(*first, alone, lines if node.able else None, self.IMPORTS)
+        return Operation(*first, alone, lines, self.IMPORTS)
 
     def again(
         self, node: Any, reads: Sequence[Any], arrays: Sequence[np.ndarray]
@@ -369,15 +382,9 @@ class Graph(Interpreter):
                 operands[key] = np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype)
         held = {key: array for key, array in operands.items() if key in self.constants}
         fed = {key: array for key, array in operands.items() if key not in held}
-        shapes = tuple(array.shape for array in fed.values())
-        named = id(node), shapes, *map(array_digest, held.values())
-        if named not in self.ready:
-            known = {key: (array.shape, self.described_at(key)[1]) for key, array in fed.items()}
-            self.ready[named] = node, self.started(node, known, held)  # so that its id stays
-        self.ready.move_to_end(named)
-        if len(self.ready) > READY:
-            self.ready.popitem(last=False)
-        results = self.ready[named][1]([self.value(key, array) for key, array in fed.items()])
+        known = {key: (array.shape, self.described_at(key)[1]) for key, array in fed.items()}
+        run = self.runner(node, known, held)
+        results = run([self.value(key, array) for key, array in fed.items()])
         return [self.container(key, array) for key, array in zip(node.gives, results, strict=True)]
 
 

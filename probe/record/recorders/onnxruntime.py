@@ -83,8 +83,6 @@ class Optimised(graphs.Graph):
         onnx_file.written_once(model.graph)
         body = onnx_file.body(model.graph, mapped)
         del model.graph.initializer[:]
-        self.runners: dict[Any, graphs.Runner] = {}
-        self.lasting = {id(node) for node in body.nodes if _weight_of(node, body) <= LASTS}
         super().__init__(body, self._given(inputs, body))
         if any(node.domain == BLOCKED for node in body.nodes):
             self.block = onnx_file.block_size(self._reordered)
@@ -98,6 +96,7 @@ class Optimised(graphs.Graph):
         other = copy(self)
         other.blocks, other.paths = dict(self.blocks), dict(self.paths)
         other._begin(self.body, self._given(inputs, self.body))
+        other.ready = self.ready
         return other
 
     def _reordered(self, op: str, array: np.ndarray) -> np.ndarray:
@@ -131,15 +130,6 @@ class Optimised(graphs.Graph):
     # nodes
 
     def started(self, node: OnnxNode, fed: graphs.Fed, held: graphs.Held) -> graphs.Runner:
-        # to start a session takes longer than to run a node, and runs are repeated
-        if held or id(node) not in self.lasting:
-            return self._started(node, fed, held)
-        named = id(node), tuple(fed.items())
-        if named not in self.runners:
-            self.runners[named] = self._started(node, fed, held)
-        return self.runners[named]
-
-    def _started(self, node: OnnxNode, fed: graphs.Fed, held: graphs.Held) -> graphs.Runner:
         beside = {key: self.constants[key] for key in node.fed}
         every_fed = {**fed, **{key: self.described(constant) for key, constant in beside.items()}}
         keys = [key for key in node.uses if key not in every_fed and key in self.constants]
@@ -233,16 +223,6 @@ class Optimised(graphs.Graph):
         for key in filter(self.blocks.__contains__, outs):
             code += self.blocks[key].lines(outs[key], self.described_at(key)[0], back=True)
         return code
-
-
-# Bytes of constants up to which a node stays started.
-LASTS = 1 << 20
-
-
-def _weight_of(node: OnnxNode, body: Body) -> int:
-    """How many bytes of constants a node holds."""
-    held = (body.constants[key] for key in node.uses if key in body.constants)
-    return sum(int(constant.array.nbytes) for constant in held)
 
 
 def _ort(array: np.ndarray, dtype: str) -> Any:

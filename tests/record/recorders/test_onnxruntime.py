@@ -13,7 +13,7 @@ from probe.diff import difference, source
 from probe.diff.match import RunningMatch
 from probe.order import semantics as meaning
 from probe.record.recording import record_run
-from tests.record.recorders.recorded import alone, drawn, recorded, recorded_twice
+from tests.record.recorders.recorded import alone, drawn, recorded_twice
 
 onnx = pytest.importorskip("onnx", reason="models are made with onnx")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -212,7 +212,7 @@ def test_a_model_whose_nodes_give_other_bits_is_one_operation(monkeypatch):
     recorder, seen = onnxruntime.OnnxRecorder(content, {"x": x}), []
     own = recorder.plain
     monkeypatch.setattr(recorder, "plain", lambda: [np.nextafter(own()[0], np.float32(9))])
-    recorded(recorder, seen.append, seen)
+    recorder.record(seen.append)
     assert [(one.op, one.path) for one in seen] == [("model", "")]
     assert recorder.note == (
         "the model is one operation: its nodes run one by one give different bits"
