@@ -1,6 +1,6 @@
 """Bits: of whatever a user gives (arrays and tensors of every library, numbers, bytes, files), and
-the arrays of runs by the digest of theirs, each once: in memory, or in nameless files beyond a
-bound. Those of a recording that is kept are written by ``folder.RecordingFolder``.
+the arrays of runs by the digest of theirs, each once, in memory. Those of a recording that is kept
+are written by ``folder.RecordingFolder``, and read from there where memory is too small.
 
 The bits are all that counts: ``-0.0`` is not ``0.0``, and NaNs with different payloads or signs
 differ. How an array lies in memory (order, strides, byte order) does not count. What has no bits of
@@ -12,20 +12,16 @@ one model at several sizes: an array that any store of this process holds is not
 
 from __future__ import annotations
 
-import mmap
-import os
 import sys
-import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import xxhash
 
-from probe.case import memory
 from probe.case.errors import InputError
 
 # Bytes from which on an array that isn't contiguous is copied a few rows at a time.
@@ -209,18 +205,6 @@ def _only_numbers(value: Any, depth: int = 0) -> bool:
     return isinstance(value, bool | int | float | complex)
 
 
-# Bytes of arrays that all stores together hold in memory: a part of what is free, in bounds. What
-# is beyond stays in the system's cache of files as long as there is room, and costs a copy more:
-# MobileNetV2's 800 MB at batch 8 take 0.32 s to record, 0.26 s to run.
-SURE, MOST, PART = 1 << 25, 1 << 27, 64
-
-# Bytes of a file for what is beyond; a larger array has one of its own.
-SEGMENT = 1 << 28
-
-# Libraries choose kernels by where operands begin: what is mapped begins as what is allocated.
-ALIGNED = 64
-
-
 class RunStore(Protocol):
     """Where a run's arrays are kept: in memory, or in a folder."""
 
@@ -235,17 +219,12 @@ class RunStore(Protocol):
         """Returns whether it was kept."""
 
 
-def memory_room() -> int:
-    """Returns bytes of arrays that may be held in memory at once: a part of what is free."""
-    free = memory.free()
-    return MOST if free is None else min(max(free // PART, SURE), MOST)
+# Arrays that stores of this process hold, by their digests.
+_held: weakref.WeakValueDictionary[str, np.ndarray] = weakref.WeakValueDictionary()
 
 
 class ProcessStore:
-    """A store of this process, beyond ``memory_room()`` in files that go with it, whatever ends it.
-
-    ``behind``: has the arrays that this one hasn't.
-    """
+    """A store of this process, in memory. ``behind``: has the arrays that this one hasn't."""
 
     def __init__(self, behind: RunStore | None = None) -> None:
         self.arrays: dict[str, np.ndarray] = {}
@@ -254,7 +233,13 @@ class ProcessStore:
     def put(self, array: np.ndarray, name: str = "") -> str:
         name = name or array_digest(array)
         if name not in self.arrays:
-            self.arrays[name] = _everywhere.get(name, array)
+            bits = _held.get(name)
+            if bits is None:
+                bits = np.empty(array.nbytes, np.uint8)
+                np.copyto(bits.view(array.dtype).reshape(array.shape), array)
+                bits.flags.writeable = False
+                _held[name] = bits
+            self.arrays[name] = bits
         return name
 
     def bits(self, name: str) -> np.ndarray | None:
@@ -263,74 +248,3 @@ class ProcessStore:
 
     def has(self, name: str) -> bool:
         return name in self.arrays or (self.behind is not None and self.behind.has(name))
-
-
-class _Everywhere:
-    """Arrays that stores of this process hold. ``size``: bytes of those in memory."""
-
-    def __init__(self) -> None:
-        self.arrays: weakref.WeakValueDictionary[str, np.ndarray] = weakref.WeakValueDictionary()
-        self.size = 0
-        self.file: IO[bytes] | None = None
-        self.segment: Callable[[], np.ndarray | None] = lambda: None
-        self.taken = 0
-
-    def get(self, name: str, array: np.ndarray) -> np.ndarray:
-        """Returns an array's bytes, held already or copied; beyond ``memory_room()`` on disk."""
-        held = self.arrays.get(name)
-        if held is None:
-            size = self.size + array.nbytes
-            # below SURE free memory is not read, which takes half a ms: most runs of small models
-            # stay far below it
-            inside = size <= SURE or (size <= MOST and size <= memory_room())
-            held = None if inside else self._on_disk(array)
-            if held is None:
-                held = np.empty(array.nbytes, np.uint8)
-                np.copyto(held.view(array.dtype).reshape(array.shape), array)
-                held.flags.writeable = False
-                self.size += held.nbytes
-                weakref.finalize(held, self._gone, held.nbytes).atexit = False
-            self.arrays[name] = held
-        return held
-
-    def _gone(self, size: int) -> None:
-        self.size -= size
-
-    def _on_disk(self, array: np.ndarray) -> np.ndarray | None:
-        """Returns an array's bytes, mapped from a file; None where there is no room for it."""
-        segment, size = self.segment(), array.nbytes
-        if segment is None or self.taken + size > len(segment):
-            try:
-                self.file, segment = _segment(max(size, SEGMENT))
-            except OSError:
-                return None
-            self.segment, self.taken = weakref.ref(segment), 0  # goes with the last array in it
-        assert self.file is not None
-        self.file.seek(self.taken)
-        rest = _flat_bytes(array).data
-        try:
-            while len(rest):  # Linux writes 2 GB at once; through the map it would take memory too
-                rest = rest[self.file.write(rest) :]
-        except OSError:  # through the map a full disk would end the process
-            return None
-        piece = segment[self.taken : self.taken + size]
-        self.taken += -(-size // ALIGNED) * ALIGNED
-        return piece
-
-
-def _segment(size: int) -> tuple[IO[bytes], np.ndarray]:
-    """Returns a file without a name, which the system removes when nothing has it open, and its
-    bytes, mapped. OSError: there is no room for it."""
-    file = tempfile.TemporaryFile(prefix="probe-", buffering=0)  # noqa: SIM115
-    try:
-        # not posix_fallocate: on ext4 what is written then takes four times as long
-        os.ftruncate(file.fileno(), size)
-        segment = np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), np.uint8)
-    except OSError:
-        file.close()
-        raise
-    weakref.finalize(segment, file.close)
-    return file, segment
-
-
-_everywhere = _Everywhere()

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from probe.diff import alone, difference
+from probe.diff import difference
 from probe.diff.difference import measure_pairs
 from probe.diff.walk import walk
-from probe.record import store
 from probe.record.recorders.ndarray import ArrayRecorder
 from probe.record.recording import array_digest, record_run
 from tests.diff.test_alone import SHAPE, compared, planted
@@ -49,21 +48,6 @@ def test_more_sources_cost_no_more_runs():
     two, three = runs(0, 3), runs(0, 1, 3)
     assert two[1] == ["step0", "step3"] and three[1] == ["step0", "step1", "step3"]
     assert two[0] == three[0] == (2, 2)  # and one unwatched
-
-
-@pytest.mark.parametrize("rows", [1, 3])
-def test_the_verdict_is_the_same_where_little_memory_is_free(monkeypatch, rows):
-    def told():
-        found = compared(X, 0, 3, rows=rows)
-        alone.find_own_differences(found)
-        return [one.to_json() for one in found.operations]
-
-    enough = told()
-    assert [one["verdict"] for one in enough] == ["source", *["carried"] * 3]
-    assert enough[-1]["own"] == rows * SHAPE[1]
-    monkeypatch.setattr(store, "memory_room", lambda: 1)
-    monkeypatch.setattr(store, "SURE", 1)
-    assert told() == enough
 
 
 def test_a_value_that_is_paired_twice_is_compared_as_each_pair_says():

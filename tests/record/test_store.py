@@ -3,7 +3,6 @@ runs share; and how often a user's function is run: watched twice, plain once.""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import Any
 
@@ -15,10 +14,8 @@ import pytest
 import probe
 from probe.case.errors import InputError
 from probe.record import store
-from probe.record.recording import record_run
-from probe.record.store import ProcessStore, array_digest, array_of, bits_of, named_arrays
+from probe.record.store import ProcessStore, array_of, bits_of, named_arrays
 from tests.record.onnx_files import onnx_model
-from tests.record.taped import network
 
 X = np.random.default_rng(0).standard_normal((64, 257)).astype(np.float32)
 W = np.random.default_rng(1).standard_normal((257, 65)).astype(np.float32)
@@ -91,51 +88,16 @@ def test_a_model_of_onnx_is_run_three_times_a_side(tmp_path: Any, monkeypatch: A
     assert sum(runs.values()) <= 64 + 1 + 2 * MOST + 4 * 2, runs
 
 
-def test_arrays_are_kept_once_and_beyond_a_bound_on_disk(monkeypatch: Any) -> None:
-    one, other = ProcessStore(), ProcessStore()
-    name = one.put(X)
-    assert other.put(np.asfortranarray(X)) == name and one.bits(name) is other.bits(name)
-    monkeypatch.setattr(store, "memory_room", lambda: 0)
-    monkeypatch.setattr(store, "SURE", 0)
-    far = ProcessStore()
-    turned = np.asfortranarray(W)
-    found = far.bits(far.put(turned))
-    assert found is not None and found.view(np.float32).tobytes() == W.tobytes()
-    assert array_digest(found.view(np.float32).reshape(W.shape)) == array_digest(W)
-    for bits in (found, one.bits(name)):
-        with pytest.raises(ValueError, match="read-only"):
-            bits[0] = 1
-
-
-def test_arrays_stay_in_memory_where_the_disk_is_full(monkeypatch: Any) -> None:
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(store, "SURE", 0)
-    monkeypatch.setattr(store, "memory_room", lambda: 0)
-    monkeypatch.setattr(store, "_segment", full)
-    fresh = ProcessStore()
-    other = X + np.float32(1)
-    found = fresh.bits(fresh.put(other))
-    assert found is not None and found.tobytes() == other.tobytes()
-
-
-def test_a_disk_that_fills_up_while_it_is_written_is_left(monkeypatch: Any) -> None:
-    class Full(io.BytesIO):
-        def write(self, some: Any) -> int:
-            raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(store, "_segment", lambda size: (Full(), np.zeros(size, np.uint8)))
-    everywhere = store._Everywhere()
-    assert everywhere._on_disk(X) is None and everywhere.taken == 0
-
-
-def test_what_no_run_holds_any_more_is_given_up() -> None:
-    before = store._everywhere.size
-    run = record_run(network(X))
-    assert store._everywhere.size > before
-    del run
-    assert store._everywhere.size == before
+def test_arrays_are_kept_once_and_given_up_with_the_last_run_that_holds_them() -> None:
+    one, other, array = ProcessStore(), ProcessStore(), X + np.float32(1)
+    name = one.put(array)
+    assert other.put(np.asfortranarray(array)) == name and one.bits(name) is other.bits(name)
+    bits = one.bits(name)
+    assert bits is not None and bits.tobytes() == array.tobytes()
+    with pytest.raises(ValueError, match="read-only"):
+        bits[0] = 1
+    del one, other, bits
+    assert name not in store._held
 
 
 @pytest.fixture
