@@ -11,11 +11,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from probe.case.case import Case
 from probe.case.errors import ProbeError, StoreError
 from probe.explain.comparison import ComparedShapes, Finding
 from probe.report import folder
 from probe.report.failing import Failing
-from probe.report.report import Reproduction, stored_case
+from probe.report.report import Reproduction
 from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
 from probe.sweep.store import Store, parquet
 from probe.sweep.store.results import load
@@ -55,10 +56,10 @@ def draw(store: Path, number: int, each: bool = False) -> list[Drawn]:
         group = row["target"] if each else ""
         seen[group] += 1
         kept += [row] * (seen[group] <= number)
-    found = []
+    found, cases = [], results.cases.set_index("case_id")["json"]
     for number, row in enumerate(kept):
         values = row["vary"], int(row["at"]), int(row["against"])
-        shapes = ComparedShapes(stored_case(results, row["case_id"]), *values, None)
+        shapes = ComparedShapes(Case.from_json(cases[row["case_id"]]), *values, None)
         found.append(Drawn(store.name, number, row["target"], shapes, int(row["compared"])))
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from probe.case import floats
 from probe.case.arguments import require_unwritten
-from probe.case.errors import InputError, Misaligned, Nondeterministic, ProbeError
+from probe.case.errors import InputError, Misaligned, Nondeterministic
 from probe.explain.comparison import Comparison, Finding
 from probe.explain.evidence import Evidence, differing_example, without_zeros
 from probe.explain.verdict import bug_or_rounding
@@ -26,21 +26,14 @@ from probe.report.failing import (
     by_values,
     effect,
     failing,
-    first_affected,
     shown_by_products,
 )
 from probe.report.forms import form_of
 from probe.report.program import shortest_script
-from probe.report.report import (
-    FurtherTarget,
-    Reported,
-    Reproduction,
-    facts_of,
-    library_environment,
-)
+from probe.report.report import Reported, Reproduction, facts_of, library_environment
 from probe.report.shrink import BUDGET, Shrunk, smallest_finding
 from probe.sweep.printing import plain
-from probe.targets import budget, machine
+from probe.targets import budget
 from probe.targets.progress import VOICE, Say, silent
 from probe.targets.target import Target
 
@@ -56,11 +49,8 @@ class ReportOptions:
     """How a finding is reduced, proved and looked at before it is written.
 
     ``by``, ``most``: see ``probe.report.shrink``. ``keep``: no shrinking. ``any_cause``: a smaller
-    case
-    may have another cause. ``times``: fresh processes that must say the same.
-    ``also``: targets that are asked about the smallest case. ``avoid``: what avoids it is looked
-    for too, at a start of the library for each switch. ``since``: the release of the target from
-    which on the first affected one is searched. ``elsewhere``: what is known of others.
+    case may have another cause. ``times``: fresh processes that must say the same. ``avoid``: what
+    avoids it is looked for too, at a start of the library for each switch.
     """
 
     by: str = "bits"
@@ -68,10 +58,7 @@ class ReportOptions:
     keep: bool = False
     any_cause: bool = False
     times: int = 3
-    also: Sequence[Target] = ()
     avoid: bool = True
-    since: Target | None = None
-    elsewhere: Sequence[FurtherTarget] = ()
 
 
 def reproduce(
@@ -88,12 +75,8 @@ def reproduce(
     those of ``proved_reproduction``; TargetError.
     """
     tell, choices = tell or silent, ReportOptions(**options)
-    if choices.since is not None and (right or left) != left:
-        why = "both sides have to be one target, whose releases are searched"
-        raise InputError("since", choices.since.text, why, "leave it out")
     avoid = choices.avoid and left == (right or left)
-    more = len(choices.also) + (choices.since is not None)
-    with VOICE.steps(5 - choices.keep + avoid + more, tell) as step:
+    with VOICE.steps(5 - choices.keep + avoid, tell) as step:
         with failing(left, right) as failed:
             repro = proved_reproduction(failed, finding, choices, step)
             if avoid and "reach" not in repro.explanation.causes:
@@ -102,20 +85,6 @@ def reproduce(
             if avoid:
                 step("trying what avoids it")
                 repro.avoids += by_switches(repro.finding, finding, left, tell)
-            for target in choices.also:
-                step(f"asking {target.text}")
-                try:
-                    with failing(target) as failed:
-                        said = "differs" if failed.by_bits(repro.finding) else "does not differ"
-                        version = str(failed.first.facts["library_version"])
-                except ProbeError as error:
-                    said, version = machine.publishable(str(error)), ""
-                further = FurtherTarget(target.text, version, said, machine.label(), "the smallest")
-                repro.elsewhere = [*repro.elsewhere, further]
-            if choices.since is not None:
-                step(f"searching releases from {choices.since.text} on")
-                asked = repro.finding, left, repro.versions[0], choices.since, tell
-                repro.first_release = first_affected(*asked)
             step("writing its shortest script")
             repro.short = shortest_script(
                 *(repro.finding, repro.targets, repro.versions, repro.evidence, repro.verdict)
@@ -175,7 +144,6 @@ def proved_reproduction(
         times=choices.times,
         facts=facts_of(targets, facts, proof.runtime_of(targets[0]).emulated),
         shrunk=shrunk,
-        elsewhere=choices.elsewhere,
         runs=failed.runs,
         seconds=time.perf_counter() - began,
         before=condition.before,

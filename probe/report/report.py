@@ -7,22 +7,18 @@ exact script, the listing of the replay and the machine's facts are attached, no
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from probe.case import floats
-from probe.case.case import Case
-from probe.case.errors import InputError, StoreError
-from probe.explain.comparison import Comparison, Finding
+from probe.explain.comparison import Comparison
 from probe.explain.evidence import Added, Evidence
 from probe.explain.kernels import BENCHDNN
 from probe.explain.verdict import BUG, Verdict
@@ -37,23 +33,6 @@ from probe.sweep.printing import as_json
 from probe.targets import machine
 from probe.targets.launch import library_variables
 from probe.targets.target import Target
-
-if TYPE_CHECKING:
-    from probe.sweep.store.results import Results
-
-
-@dataclass(frozen=True)
-class FurtherTarget:
-    """A further target that was run: ``said`` is ``differs``, ``does not differ``, or why not.
-
-    ``asked``: about which case.
-    """
-
-    target: str
-    version: str
-    said: str
-    machine: str = ""
-    asked: str = "as it was found"
 
 
 @dataclass(frozen=True)
@@ -84,8 +63,8 @@ class Reported(ABC):
     the difference and does. ``sizes``: characters of every text that was written. ``model``: where
     in a model it was found, a sentence; empty where the case itself was given. ``times``: fresh
     processes that ran the script. ``environment``: what the library's own script says of versions.
-    ``first_release``: the first affected one, where it was searched for. ``further``: files that
-    are written too, by name. ``arrays``: what stands beside the script; too much for its text.
+    ``further``: files that are written too, by name. ``arrays``: what stands beside the script; too
+    much for its text.
     """
 
     targets: tuple[Target, Target]
@@ -95,7 +74,6 @@ class Reported(ABC):
     verdict: Verdict
     facts: dict[str, Any]
     evidence: Evidence | None = None
-    elsewhere: Sequence[FurtherTarget] = ()
     files: list[str] = field(default_factory=list)
     short: Short | None = None
     avoids: list[str] = field(default_factory=list)
@@ -103,7 +81,6 @@ class Reported(ABC):
     model: str = ""
     times: int = 3
     environment: str = ""
-    first_release: str = ""
     further: dict[str, str] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -213,7 +190,6 @@ class Reproduction(Reported):
                 "after": self.after,
                 "kept": self.kept,
                 "proof": {"status": self.ran.status, "said": self.ran.said},
-                "elsewhere": self.elsewhere,
                 "not_emulated": self.not_emulated or None,
                 "emulated": self.shown,
                 "short": self.short,
@@ -262,59 +238,6 @@ def facts_of(
         name: (machine.publishable(value) if isinstance(value, str) else value)
         for name, value in published.items()
     }
-
-
-@dataclass(frozen=True)
-class StoredFinding:
-    """A stored finding, its target, and the same comparison on the store's other targets."""
-
-    finding: Finding
-    target: Target
-    row: int
-    elsewhere: tuple[FurtherTarget, ...]
-
-
-def stored_finding(path: Path, row: int | None = None) -> StoredFinding:
-    """Row ``row`` of the store's ``comparisons``, as ``probe.load`` numbers them; None: the worst.
-
-    The worst has the largest difference in units of eps * sum|x*w| (ulps explode where sums
-    cancel). StoreError: no store, or nothing differs. InputError: no such row, or it agrees.
-    """
-    from probe.sweep.store.results import load  # what keeps nothing needs no pyarrow
-
-    results = load(path)
-    table = results.comparisons
-    if row is None:
-        differing = table[table["differing"] > 0]
-        if not len(differing):
-            raise StoreError(f"store={path}: no stored comparison differs; sweep different shapes")
-        row = int(differing["max_scaled"].fillna(0.0).astype(float).idxmax())
-    if not 0 <= row < len(table):
-        why = f"the store has {len(table)} comparisons"
-        raise InputError("row", row, why, f"give 0 to {len(table) - 1}")
-    chosen = table.iloc[row]
-    if not chosen["differing"]:
-        raise InputError("row", row, "its outputs agree bit for bit", "give one that differs")
-    case = stored_case(results, chosen["case_id"])
-    finding = Finding.of(case, chosen["vary"], int(chosen["at"]), int(chosen["against"]))
-    # the same comparison on other targets and machines, in their latest runs
-    same = table[table["run_id"] != chosen["run_id"]]
-    for name in ("case_id", "vary", "at", "against"):
-        same = same[same[name] == chosen[name]]
-    versions = results.runs.drop_duplicates("run_id").set_index("run_id")["library_version"]
-    others: dict[tuple[str, str, str], FurtherTarget] = {}
-    for stored in same.astype(object).where(same.notna(), None).to_dict("records"):
-        far = "" if stored["max_ulp"] is None else stored["max_ulp"]
-        said = f"differs, up to {far} ulp" if stored["differing"] else "does not differ"
-        key = stored["target"], str(versions.get(stored["run_id"], "")), stored["machine"]
-        others[key] = FurtherTarget(key[0], key[1], said, key[2])
-    elsewhere = tuple(others[key] for key in sorted(others))
-    return StoredFinding(finding, Target.parse(chosen["target"]), row, elsewhere)
-
-
-def stored_case(results: Results, case_id: str) -> Case:
-    stored = results.cases.set_index("case_id")["json"][case_id]
-    return Case.from_json(stored if isinstance(stored, str) else json.dumps(stored))
 
 
 # Partial sums of an output that are written out.
@@ -549,12 +472,6 @@ def _texts_of_form(repro: Reported, form: str) -> dict[str, str]:
     printed = short.printed if short else repro.ran.printed
     output = f"```\n{printed.rstrip()}\n```" if len(printed) <= PASTED else ""
     both = f"{script}\n\nIt prints:\n\n{output}" if output else script
-    others = [
-        f"| {other.target} | {other.version} | {other.machine} | {other.asked} | {other.said} |"
-        for other in repro.elsewhere
-    ]
-    if others:
-        others = ["", "", "| target | version | machine | case | |", "| --- " * 5 + "|", *others]
     # what is promised is of rounding; of conventions nothing is said
     promises = PROMISES if targets[0] == targets[1] else PROMISES_APART
     promised = form in promises and not words.windows
@@ -570,10 +487,8 @@ def _texts_of_form(repro: Reported, form: str) -> dict[str, str]:
         "Why": words.why,
         "Kernels": table,
         "benchdnn": driver,
-        "Elsewhere": "\n".join(others),
         "What the documentation says": ": ".join(promises[form]) if promised else "",
         "The same windows": ported,
-        "First release affected": repro.first_release,
         "Attached": "\n".join(
             f"- `{name}`: {what}" for name, what in ATTACHED.items() if name in repro.files
         ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,6 @@ from probe.ui.answers.answer import (
     Answer,
     checked_case,
     checked_target,
-    checked_targets,
 )
 from probe.ui.answers.cases import Explained
 from probe.ui.answers.show import cases as show
@@ -101,25 +99,20 @@ def reproduce(
     most: int = BUDGET,
     keep: bool = False,
     form: str | None = None,
-    also: Iterable[str | Target] = (),
     times: int = 3,
     kernels: str = "said",
     any_cause: bool = False,
     avoid: bool = True,
-    since: str | Target | None = None,
 ) -> Reproduced:
     """Reduces a case, explains it, verifies a script in fresh processes, and writes a bug report.
 
     The runs are named as ``probe.explain`` names them. ``out``: the folder. ``by``: what a smaller
     case has to keep, ``bits`` or ``order``; ``most``: smaller cases to try; ``keep``: no shrinking.
-    ``form``: whose bug form, or a form's file (.md, .yml); the target's own if None. ``also``:
-    targets that are also run on the smallest case. ``times``: fresh processes that must agree.
-    ``kernels``: as in ``probe.explain``. ``any_cause``: a smaller case may have a different cause
-    than the finding; the report says so. ``avoid``: try what avoids the difference.
-    ``since``: search the first affected release from this one on, such as ``torch==2.4.0``, which
-    installs releases.
-    Errors: InputError, also where both sides agree; TargetError; NotReproduced where the script
-    does not give the measured bits: then nothing is written.
+    ``form``: whose bug form, or a form's file (.md, .yml); the target's own if None. ``times``:
+    fresh processes that must agree. ``kernels``: as in ``probe.explain``. ``any_cause``: a smaller
+    case may have a different cause than the finding; the report says so. ``avoid``: try what avoids
+    the difference. Errors: InputError, also where both sides agree; TargetError; NotReproduced
+    where the script does not give the measured bits: then nothing is written.
     """
     left, right = checked_target(target), checked_target(against_target or target)
     if against is None and right == left and against_padding is None:
@@ -127,9 +120,7 @@ def reproduce(
         raise InputError("against", None, "there is nothing to compare with", todo)
     finding = Finding.of(checked_case(case), vary, at, against, against_padding)
     how = {"by": by, "keep": keep, "any_cause": any_cause, "avoid": avoid, "most": most}
-    how |= {"times": times, "also": checked_targets(also)}
-    how["since"] = None if since is None else checked_target(since)
-    return reproduced(finding, (left, right), Path(out), form, kernels, **how)
+    return reproduced(finding, (left, right), Path(out), form, kernels, times=times, **how)
 
 
 # Operands of a smallest case up to which they are part of its JSON.

@@ -415,8 +415,6 @@ def shrink(runs: AskedRuns, by: str, most: int, any_cause: bool, out: Output) ->
 
 AVOID = "Don't test which switches and lengths avoid the difference (starts the library for each)."
 FORM = "Whose bug form to fill in, or a form's file (.md, .yml); the project's own if not given."
-SINCE = "Search the first affected release from this one on; installs releases (torch==2.4.0)."
-ALSO = "Test the reduced case on this target too, for the report; may be given several times."
 
 
 @click.command(cls=Words, short_help="Write a verified folder to attach to a bug report.")
@@ -426,19 +424,15 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
 @budget_options
 @option("--out folder", "DIR", "The folder to write.", required=True)
 @option("--no-avoid avoid", None, AVOID, is_flag=True, default=True, flag_value=False)
-@option("--from store", "STORE", "Take a stored difference: the largest one, or --row N.")
-@option("--row", "N", "With --from: the row of the table `comparisons`, from 0.", least=0)
 @option(
     "--time limit", "5m", "Stop after 5m (90s, 2h, 1h30m); half of that is for reducing the case."
 )
 @option("--keep", None, "Don't reduce the case and its operands.", is_flag=True)
 @option("--form", "NAME|FILE", FORM)
-@option("--also", "T", ALSO, multiple=True)
-@option("--since", "T", SINCE)
 @option("--times", "N", "How many fresh processes must confirm the script.", default=3)
 @kernels_option("said")
 @output_options
-def report(runs: AskedRuns, store: Path | None, folder: Path, out: Output, **options: Any) -> None:
+def report(runs: AskedRuns, folder: Path, out: Output, **options: Any) -> None:
     """Reduces a case, explains it, verifies a script in fresh processes, and writes a bug report.
 
     DIR gets report.md (in the bug form of the library's project, the shortest script first) and its
@@ -446,7 +440,6 @@ def report(runs: AskedRuns, store: Path | None, folder: Path, out: Output, **opt
     order.png and emulated.py (imports NumPy alone). Nothing is written unless every process
     confirms the script.
     """
-    from probe.report.report import stored_finding
     from probe.targets.budget import within
     from probe.ui.answers.reproduce import reproduced
 
@@ -454,19 +447,7 @@ def report(runs: AskedRuns, store: Path | None, folder: Path, out: Output, **opt
         if on_command_line(name):
             todo = f"leave out {flag_of(name)}, or --keep"
             raise InputError(name, options[name], "--keep tries no smaller case", todo)
-    options["also"] = parsed_targets(options["also"])
-    if options["since"] is not None:
-        (options["since"],) = parsed_targets((options["since"],))
-    row, limit = options.pop("row"), options.pop("limit")
-    if store is not None:
-        runs.refuse_beside(store)
-        stored = stored_finding(store, row)
-        finding, targets = stored.finding, (stored.target, stored.target)
-        options["elsewhere"] = stored.elsewhere
-    elif row is not None:
-        raise InputError("row", row, "it names a row of a store", "give --from STORE too")
-    else:
-        finding, targets = runs.finding()
+    limit, (finding, targets) = options.pop("limit"), runs.finding()
     with within(limit), out.progress(f"reproducing {finding.label}") as tell:
         answer = reproduced(finding, targets, folder, tell=tell.say, **options)
     out.give(answer)

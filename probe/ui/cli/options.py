@@ -29,7 +29,7 @@ class Shared(click.Option):
     """An option that means the same in every command that has it: the last ones of its help."""
 
 
-TARGETS = ("target", "targets", "against_target", "also")
+TARGETS = ("target", "targets", "against_target")
 PADDINGS = "valid|same|same_lower|caffe|N|L:R"
 
 

@@ -497,7 +497,6 @@ def reproduction(answer: Reproduced) -> RenderableType:
         parts.append(f"{report['calls']} reductions tried; {ENDED[report['ended']]}")
     if report["near"]:
         parts.append(f"nearest case that agrees: {report['near']['case']}")
-    parts += [f"{run['target']} {run['version']}: {run['said']}" for run in report["elsewhere"]]
     if report["not_emulated"]:
         parts.append(f"emulated.py was not written: {report['not_emulated']}")
     parts += [f"this avoids the difference: {way}" for way in report["avoids"]]
