@@ -12,8 +12,7 @@ import copy
 import inspect
 import sys
 import zipfile
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +29,11 @@ from probe.record.recorders.torch_calls import (
     leaves_of,
     meaning,
     op_facts,
-    signature,
 )
 from probe.record.recorders.torch_values import (
     CALL,
     TorchDispatchMode,
     Values,
-    address,
     array,
     called_for,
     compiled_as_one,
@@ -62,8 +59,6 @@ class TorchRecorder:
         self.target = f"torch,threads={torch.get_num_threads()}"
         self.note = ""
         self.gradients = torch.is_grad_enabled()
-        self.said: dict[Hashable, tuple[str, Said]] = {}
-        self.several = False  # whether its operations ran on several numbers of threads
 
     def again(self, function: Callable[[], Any]) -> TorchRecorder:
         """Returns a recorder of the same on other numbers, with gradients where these are on."""
@@ -81,11 +76,8 @@ class TorchRecorder:
         compiled = compiled_as_one(mode.compiled)
         with torch.set_grad_enabled(self.gradients), compiled as mode.compiling, mode:
             result = self.function()
-        # A function may set the threads for a part of what it does, and set them back: what counts
-        # is on how many its operations ran.
-        self.several = len(mode.threads) > 1
-        most = mode.threads.most_common(1)
-        self.target = f"torch,threads={most[0][0] if most else torch.get_num_threads()}"
+        # a function may set the threads for what it does, and set them back
+        self.target = f"torch,threads={mode.threads or torch.get_num_threads()}"
         if mode.regions and COMPILED not in self.note:
             self.note = "; ".join(filter(None, (self.note, COMPILED)))
         read, place = mode.values.read, mode.values.place
@@ -123,8 +115,7 @@ class Paths:
         if weight is None:
             path = self.forward.get(node._sequence_nr(), "")
         else:
-            named = self.values.named.get(address(weight), ())
-            path = next((name for tensor, name in named if tensor is weight), "")
+            path = self.values.name(self.values.place(weight))
         return f"{BACKWARD}.{path}".strip(".")
 
     def now(self) -> str:
@@ -158,9 +149,8 @@ class Paths:
 class _Mode(TorchDispatchMode):
     def __init__(self, recorder: TorchRecorder, visit: Visit) -> None:
         super().__init__()
-        self.recorder, self.said = recorder, recorder.said
-        self.threads = Counter[int]()
-        self.visit, self.regions = visit, 0
+        self.recorder, self.visit = recorder, visit
+        self.threads, self.regions = 0, 0
         self.compiling: Callable[[], bool] = lambda: False
         self.values = Values(visit)
         self.paths = Paths(self.values)
@@ -182,7 +172,7 @@ class _Mode(TorchDispatchMode):
         into, read = changed_by(known, args, kwargs)
         reads = [tensor for tensor, is_read in zip(tensors_in, read, strict=True) if is_read]
         places = [values.place(tensor) for tensor in reads]
-        if known.view and any(values.unwritten(place) for place in places):
+        if known.view and any(map(values.unwritten, places)):
             return func(*args, **kwargs)
         path, both = self.paths.now(), zip(reads, places, strict=True)
         path = self.paths.phase(path) if self.recorder.gradients else path
@@ -192,25 +182,21 @@ class _Mode(TorchDispatchMode):
         every = tensors(result)
         returned = len(every)
         every += [tensor for tensor in into if not _is_among(tensor, every)]
+        if any(tensor.is_meta for tensor in every):
+            return result
         if known.empty:
-            values.uninitialised(every)
+            values.allocated(every)
             return result
         for tensor in into:
             values.change(values.place(tensor))
-        if any(tensor.is_meta for tensor in every):
-            return result
         after, keys = [values.place(tensor) for tensor in every], [place.key for place in places]
         at = [n for n, place in enumerate(after) if place.key not in keys]
         if at:
-            threads = torch.get_num_threads()
-            self.threads[threads] += 1
-            ids = [id(tensor) for tensor in tensors_in]
-            lies = [None if place.key in keys else place.lies for place in after]
-            same = id(func), signature((args, kwargs)), *map(ids.index, ids), *lies, threads
-            if same not in self.said:  # it is said of all calls that are alike
-                ran = RanCall(func, args, kwargs, read, every, returned, at)
-                self.said[same] = self._told(ran)
-            op, said = self.said[same]
+            self.threads = self.threads or torch.get_num_threads()
+            ran = RanCall(func, args, kwargs, read, every, returned, at)
+            call, lines, again = aten_call(ran)
+            op = str(func).removesuffix(".default")
+            said = Said(meaning(call), call.shown(), again, lines, IMPORTS)
             gives = [values.given(every[n], after[n]) for n in at]
             if states and said.again is None:  # the same numbers come from the same states alone
                 drawn = [array_digest(state.numpy()) for state in states]
@@ -225,19 +211,6 @@ class _Mode(TorchDispatchMode):
         for tensor in into:
             values.written(tensor)
         return result
-
-    def _told(self, ran: RanCall) -> tuple[str, Said]:
-        """Returns a call's name, and what is said of it."""
-        call, plain, again = aten_call(ran)
-        recorder, first = self.recorder, f"torch.set_num_threads({torch.get_num_threads()})"
-
-        def lines(names: Sequence[str], result: str) -> list[str]:
-            # a target's text has room for one number of threads
-            return [first] * recorder.several + (plain(names, result) if plain else [])
-
-        written = None if plain is None else lines
-        op = str(ran.func).removesuffix(".default")
-        return op, Said(meaning(call), call.shown(), again, written, IMPORTS)
 
     def compiled(self, reads: Sequence[Any], run: Callable[[], Any], changed: Sequence[int]) -> Any:
         """Returns one compiled region: an operation that shows nothing of its inside."""
@@ -304,7 +277,6 @@ class OpenedTorch:
     def __init__(self, path: Path, model: Callable[..., Any], inputs: tuple[Input, ...]) -> None:
         self.path, self.model, self.inputs = path, model, inputs
         self.needed = {entry.name for entry in inputs}
-        self.scalars: dict[str, type] = {}
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Any:
         """Returns a recorder of the model with these inputs. InputError where they don't fit."""
@@ -337,8 +309,6 @@ class OpenedTorch:
         if own.dtype and not fits:
             shape = ", ".join("any" if n is None else str(n) for n in own.shape)
             raise InputError("inputs", own.name, f"has shape {values.shape}", f"give ({shape})")
-        if own.name in self.scalars:
-            return self.scalars[own.name](np.asarray(values).item())
         plain = torch.from_numpy(np.array(values))
         bits = own.dtype == "bfloat16" and plain.dtype == torch.uint16
         return plain.view(torch.bfloat16) if bits else plain
@@ -402,14 +372,10 @@ class _Positional:
         return self.model(*args, *(named[name] for name in self.names if name in named))
 
 
-SCALARS = {"int": int, "float": float, "bool": bool}
-
-
 def _torchscript(path: Path) -> OpenedTorch:
     model = torch.jit.load(str(path), map_location="cpu").eval()
     arguments = model.forward.schema.arguments[1:]
     loaded = OpenedTorch(path, model, tuple(Input(argument.name, (), "") for argument in arguments))
-    loaded.scalars = {a.name: SCALARS[str(a.type)] for a in arguments if str(a.type) in SCALARS}
     loaded.needed = {argument.name for argument in arguments if not argument.has_default_value()}
     return loaded
 

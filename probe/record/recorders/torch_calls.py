@@ -3,9 +3,8 @@ alone, and how a user writes it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from types import BuiltinFunctionType
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from probe.case.layout import BOUNDARY
 from probe.order import semantics as s
 from probe.order.semantics import operations as o
 from probe.order.semantics.contract import Call as Base
-from probe.order.semantics.contract import Operand, left_out
+from probe.order.semantics.contract import Operand
 from probe.record.recorders.torch_values import (
     Slot,
     array,
@@ -26,7 +25,6 @@ from probe.record.recorders.torch_values import (
     lay_like,
     of_others,
     overload,
-    packed_in,
     schema,
     shape,
     slot_of,
@@ -43,15 +41,14 @@ SOMETIMES = "native_batch_norm"
 
 class Facts(NamedTuple):
     """What an operation's schema says: its arguments' names and defaults, which of them it writes,
-    and which it only writes. ``optional``: arrays that may be left out. ``empty``: what it gives
-    holds nothing yet. ``of_others``: what it computes others do, which can be seen instead.
-    ``turns``: it changes how a tensor lies. ``func``: itself, so that nothing else gets its id."""
+    and which it only writes. ``empty``: what it gives holds nothing yet. ``of_others``: what it
+    computes others do, which can be seen instead. ``turns``: it changes how a tensor lies.
+    ``func``: itself, so that nothing else gets its id."""
 
     base: str
     defaults: dict[str, Any]
     writes: frozenset[str]
     writes_only: frozenset[str]
-    optional: frozenset[str]
     random: bool
     empty: bool
     of_others: bool
@@ -72,17 +69,16 @@ def _facts(func: Any) -> Facts:
     base = schema(func).name.removeprefix("aten::")  # others keep their library's name in front
     arguments = schema(func).arguments
     random = Tag.nondeterministic_seeded in func.tags
-    empty = "empty" in base or base == "set_"
+    empty = "empty" in base
     writes = {a.name for a in arguments if a.alias_info and a.alias_info.is_write}
     only = {a.name for a in arguments if a.name in writes and a.kwarg_only}
     drawn = random and base.endswith("_") and "rrelu" not in base
     if drawn or base in OVERWRITES or base.startswith("new_") or base.endswith("_like"):
         only.add(arguments[0].name)  # or it asks that for its shape and format alone
     defaults = {a.name: a.default_value if a.has_default_value() else None for a in arguments}
-    optional = frozenset(a.name for a in arguments if str(a.type) == "Optional[Tensor]")
     view = bool(getattr(func, "is_view", False))
     flags = (random, empty, of_others(func), view, Tag.inplace_view in func.tags)
-    return Facts(base, defaults, frozenset(writes), frozenset(only), optional, *flags, func)
+    return Facts(base, defaults, frozenset(writes), frozenset(only), *flags, func)
 
 
 def replaced(value: Any, to: Callable[[Any], Any]) -> Any:
@@ -125,19 +121,6 @@ def changed_by(
     return changed, read
 
 
-def signature(value: Any) -> Hashable:
-    """Returns what tells arguments from others, but for the contents of arrays: of a tensor how it
-    lies, of a number its type too (1, 1.0 and True are equal) and its sign (as 0.0 and -0.0
-    are)."""
-    if isinstance(value, torch.Tensor):
-        return slot_of(value)
-    if isinstance(value, list | tuple):
-        return type(value), *map(signature, value)
-    if isinstance(value, dict):
-        return *value, *map(signature, value.values())
-    return type(value), repr(value)
-
-
 @dataclass(frozen=True)
 class AtenCall(Base):
     """A call of ATen that has run: its attributes are all arguments by the names of the schema,
@@ -162,17 +145,12 @@ class AtenCall(Base):
         return super().has(slot) if isinstance(slot, int) else isinstance(self.get(slot), Slot)
 
     def shown(self) -> dict[str, Any]:
-        """Returns all arguments that aren't arrays, plain enough for JSON; and which arrays are
-        left out ahead of one that is given, which else would stand for another."""
-        plain = {
+        """Returns all arguments that aren't arrays, plain enough for JSON."""
+        return {
             name: _plain_argument(value)
             for name, value in self.attributes.items()
             if value is not None and not any(isinstance(leaf, Slot) for leaf in leaves_of(value))
         }
-        known = op_facts(self.func)
-        optional = [name for name in known.defaults if name in known.optional]
-        gone = left_out([self.get(name) for name in optional])
-        return plain | ({"left_out": " ".join(optional[n] for n in gone)} if gone else {})
 
     def more(self) -> tuple[Any, ...]:
         """Returns (name, value) of the arguments that aren't arrays, nor as by default."""
@@ -246,13 +224,7 @@ def _plain_argument(value: Any) -> Any:
         return [_plain_argument(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if not isinstance(value, torch.ScriptObject):
-        return str(value)
-    name, held = packed_in(value)
-    if held is None:
-        return name
-    bits = [array(leaf).tobytes() for leaf in leaves_of(held) if isinstance(leaf, torch.Tensor)]
-    return f"{name} {blake2b(b''.join(bits), digest_size=8).hexdigest()}"
+    return type(value).__name__ if isinstance(value, torch.ScriptObject) else str(value)
 
 
 # alone

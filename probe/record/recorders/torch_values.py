@@ -15,7 +15,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import cache
 from math import prod
 from operator import attrgetter
@@ -24,12 +23,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch._dynamo.callback import callback_handler
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from probe.case.errors import InputError
 from probe.case.layout import BOUNDARY
 from probe.order.semantics import Moves, Unknown
-from probe.record.contract import CONSTANT, INPUT, WEIGHT, Operation, Seen, Visit
+from probe.record.contract import CONSTANT, INPUT, WEIGHT, Isolated, Operation, Seen, Visit
 
 # What runs whenever a module is called. Looked for among the frames of Python: hooks on modules
 # would be compiled into compiled functions, and change them.
@@ -134,19 +134,6 @@ schema = attrgetter("_schema")
 
 # Returns which of the operations of its name an operation is.
 overload = attrgetter("_overloadname")
-
-_EXPIRED, _FREE = torch.UntypedStorage._expired, torch.UntypedStorage._free_weak_ref
-
-
-def packed_in(value: torch.ScriptObject) -> tuple[str, Any]:
-    """Returns the type of an object of C++, such as packed weights, and what it holds; None where
-    it can't be written to a file."""
-    name = str(value._type().qualified_name().rpartition(".")[2])
-    try:
-        return name, value.__getstate__()
-    except Exception:  # a class of C++ without state, or of a user
-        return name, None
-
 
 # bits
 
@@ -289,22 +276,13 @@ def lay_like(bits: np.ndarray, slot: Slot) -> torch.Tensor:
         # what was broadcast stays so if it still is the same
         strides, wide, once = _no_gaps(tuple(values.shape), strides), list(values.shape), values
     view = _zeros_at(slot, extent(wide, strides)).as_strided(wide, strides)
-    if slot.device.type == "cpu" and slot.dtype in INTEGERS:
+    if slot.device.type == "cpu" and slot.dtype in DIRECT:
         # By NumPy: calls are made by the thousand, and PyTorch's threads would wait for each other
         # on a processor that has other work.
-        bits_of = INTEGERS[slot.dtype]
-        np.copyto(view.view(bits_of).numpy(), once.view(bits_of).numpy())
+        np.copyto(view.numpy(), once.numpy())
     else:
         view.copy_(once)
     return view.expand(values.shape)
-
-
-# Formats of numbers, and integers of the same size, as which NumPy copies them.
-INTEGERS = {
-    **dict.fromkeys((torch.float16, torch.bfloat16), torch.int16),
-    torch.float32: torch.int32,
-    torch.float64: torch.int64,
-}
 
 
 def copied_at(tensor: torch.Tensor, address: int) -> torch.Tensor:
@@ -351,6 +329,17 @@ class MemoryLayout(NamedTuple):
             strides = tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
         return cls(shape, strides, tensor.storage_offset(), dtype(tensor.dtype))
 
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    def covers(self, other: MemoryLayout) -> bool:
+        """Returns whether it has no gaps, and another lies wholly inside."""
+        count = extent(self.shape, self.strides)
+        end = other.offset + extent(other.shape, other.strides)
+        inside = self.offset <= other.offset and end <= self.offset + count
+        return self.dtype == other.dtype and self.size == count and inside
+
     def places(self) -> np.ndarray:
         """Returns each element's place in the memory, flat: int64."""
         places = np.full(self.shape, self.offset, np.int64)
@@ -364,57 +353,35 @@ class MemoryLayout(NamedTuple):
 # Elements up to which it is worked out which of them a change through a view reached.
 MOST = 1 << 22
 
-# Memories that are met between two looks for those that have died: among those that the run made,
-# and among weights and inputs too, of which few ever do.
-SWEEP, SWEEP_ALL = 8, 128
+# Memories that are met between two looks for those that have died.
+SWEEP = 64
 
 
 class Memory:
     """A storage: how often it was changed, and what is known to lie in it.
 
-    ``number``: its own in this run; ``own``: whether the run itself made it. ``values``: keys, of
-    this change or before; ``parts``: what was written since ``cover`` last held all of it.
-    ``hollow``: some of it has not been written yet. ``tensor``: one that isn't plain memory, which
-    is rare: it is kept alive, so that its id stays. A weak reference to the storage is held, so
-    that its address stays its own.
+    ``number``: its own in this run; ``held``: a weak reference to the storage, so that its address
+    stays its own, or a tensor that isn't plain memory, which is rare, so that its id does.
+    ``own``: whether the run itself made it. ``values``: keys, of this change or before; ``parts``:
+    the largest value before the first change, and what was written since, oldest first.
     """
 
-    def __init__(self, storage: torch.UntypedStorage, number: int, tensor: Any = None) -> None:
-        self._held = storage._weak_ref()
-        self.number, self.changes, self.tensor = number, 0, tensor
-        self.own = self.hollow = False
+    def __init__(self, number: int, held: Any) -> None:
+        self.number, self.held = number, held
+        self.changes, self.own = 0, False
         self.values: set[Hashable] = set()
-        self.cover: tuple[Hashable, MemoryLayout] | None = None
         self.parts: list[tuple[Hashable, MemoryLayout]] = []
 
     def expired(self) -> bool:
-        return bool(_EXPIRED(self._held))
+        return isinstance(self.held, StorageWeakRef) and bool(self.held.expired())
 
-    def __del__(self, free: Callable[[int], None] = _FREE) -> None:
-        free(self._held)  # not by a global name, which is gone when Python ends
-
-    def note(self, key: Hashable, geometry: MemoryLayout) -> None:
-        if key in self.values:
-            return
+    def note(self, key: Hashable, lies: MemoryLayout) -> None:
         self.values.add(key)
-        if self.hollow or (self.cover is not None and self.changes):
-            return
-        if self.cover is None or prod(geometry.shape) >= prod(self.cover[1].shape):
-            self.cover = key, geometry
+        if not self.changes and (not self.parts or lies.size > self.parts[0][1].size):
+            self.parts = [(key, lies)]
 
-    def covered(self, tensor: torch.Tensor, key: Hashable, geometry: MemoryLayout) -> bool:
-        """Returns whether a value holds all that is known of it, and notes it if so."""
-        if self.hollow:
-            size = prod(geometry.shape) * tensor.element_size()
-            every = size >= tensor.untyped_storage().nbytes()
-        else:
-            every = self.cover is None or prod(geometry.shape) >= prod(self.cover[1].shape)
-        if every:
-            self.cover, self.parts, self.hollow = (key, geometry), [], False
-        return every
-
-
-NOWHERE = torch.UntypedStorage(0)
+    def write(self, key: Hashable, lies: MemoryLayout) -> None:
+        self.parts = [part for part in self.parts if not lies.covers(part[1])] + [(key, lies)]
 
 
 class Place(NamedTuple):
@@ -432,61 +399,45 @@ def address(tensor: torch.Tensor) -> int:
 
 
 class Values:
-    """All values of a run, by tensor. ``named``: weights that may be met with their names, by the
-    address of their storage."""
+    """All values of a run, by tensor. ``weights``: names, by memory and how they lie in it."""
 
     def __init__(self, visit: Visit) -> None:
         self.visit = visit
-        self.named: dict[int, list[tuple[torch.Tensor, str]]] = {}
         self.memories: dict[int, Memory] = {}
         self.weights: dict[Hashable, str] = {}
         self.met = 0
 
     def weigh(self, tensor: torch.Tensor, name: str) -> None:
-        """Names a weight: at once if its memory has been met, else as soon as it is."""
-        at = address(tensor)
-        self.named.setdefault(at, []).append((tensor, name))
-        if at in self.memories:
-            self._weigh(self.memories[at], tensor, name)
+        memory, _, lies = self.place(tensor)
+        self.weights.setdefault((memory.number, lies), name)
 
-    def _weigh(self, memory: Memory, tensor: torch.Tensor, name: str) -> None:
-        self.weights.setdefault((memory.number, MemoryLayout.of(tensor)), name)
+    def name(self, place: Place) -> str:
+        """Returns the name of a weight; empty of any other value."""
+        return self.weights.get((place.memory.number, place.lies), "")
 
     def place(self, tensor: torch.Tensor) -> Place:
         """Returns which value a tensor is now; its ``key`` tells it from every other."""
         at, plain = address(tensor), is_strided(tensor)
         memory = self.memories.get(at)
         if memory is None:
-            ends = (tensor.untyped_storage(), at) if plain else (NOWHERE, at, tensor)
-            memory = self._met(*ends)
+            self.met += 1
+            if self.met % SWEEP == 0:
+                live = self.memories.items()
+                self.memories = {at: memory for at, memory in live if not memory.expired()}
+            held: Any = StorageWeakRef(tensor.untyped_storage()) if plain else tensor
+            memory = self.memories[at] = Memory(self.met, held)
         lies = MemoryLayout.of(tensor)
         key: tuple[Any, ...] = (memory.number, memory.changes, lies)
         if plain and (tensor.is_neg() or tensor.is_conj()):
             key += (tensor.is_conj(), tensor.is_neg())
         return Place(memory, key, lies)
 
-    def _met(self, storage: torch.UntypedStorage, at: int, tensor: Any = None) -> Memory:
-        """Returns a memory that is met for the first time. Forgets those that have died: else the
-        little that is left of each would lie between what is allocated later, and the process would
-        grow."""
-        self.met += 1
-        if self.met % SWEEP == 0:
-            every = self.met % SWEEP_ALL == 0
-            for place, other in [*self.memories.items()]:
-                if (every or other.own) and other.tensor is None and other.expired():
-                    del self.memories[place]
-        memory = self.memories[at] = Memory(storage, self.met, tensor)
-        for weight, name in self.named.get(at, ()):
-            if address(weight) == at:
-                self._weigh(memory, weight, name)
-        return memory
-
     def read(self, tensor: torch.Tensor, place: Place, path: str, changes: bool = False) -> Seen:
         """Returns a value that is read; ``changes``: this operation is about to change it."""
         memory, key, lies = place
         fresh = key not in memory.values
         if fresh:
-            if memory.own:
+            if memory.own and memory.parts:
                 self._renewed(tensor, place, path)
             memory.note(key, lies)
         seen = self.seen(tensor, place)
@@ -504,87 +455,65 @@ class Values:
 
     def seen(self, tensor: torch.Tensor, place: Place) -> Seen:
         """Returns a value as the contract has it. ``place``: as it is now."""
-        memory, key, lies = place
-        name = self.weights.get((memory.number, lies), "")
+        name = self.name(place)
         role = WEIGHT if name or isinstance(tensor, torch.nn.Parameter) else INPUT
         begins = offset_of(tensor) if is_strided(tensor) else None
-        return Seen(key, shape(tensor), lies.dtype, lambda: array(tensor), role, name, begins)
+        dtype = place.lies.dtype
+        return Seen(place.key, shape(tensor), dtype, lambda: array(tensor), role, name, begins)
 
-    def uninitialised(self, every: Sequence[torch.Tensor]) -> None:
-        """Notes memory that has been allocated and not written yet."""
+    def allocated(self, every: Sequence[torch.Tensor]) -> None:
+        """Notes memory that nothing has been written into yet: zeros, as what it held before would
+        be others in the next run."""
         for tensor in every:
+            if is_strided(tensor):
+                tensor.untyped_storage().fill_(0)
             memory = self.place(tensor).memory
-            memory.own, memory.hollow = True, is_strided(tensor)
+            memory.own, memory.changes = True, 1
 
     def unwritten(self, place: Place) -> bool:
         """Whether a tensor's memory has not been written, so that looking at it reads no value."""
-        memory, key, lies = place
-        if not memory.hollow or key in memory.values:
-            return False
-        sources = [part for _, part in memory.parts]
-        return not sources or isinstance(_from_parts([*sources, lies]), Unknown)
+        return place.memory.own and not place.memory.parts
 
     def change(self, place: Place) -> None:
         """Notes that an operation has changed what lies in a tensor's memory."""
-        memory = place.memory
-        memory.changes += 1
-        memory.own = True
+        place.memory.changes += 1
+        place.memory.own = True
 
     def written(self, tensor: torch.Tensor) -> None:
         """Notes what a change has written; the value has been given."""
         memory, key, lies = self.place(tensor)
-        if not memory.covered(tensor, key, lies):
-            memory.parts.append((key, lies))
+        memory.write(key, lies)
 
     def _renewed(self, tensor: torch.Tensor, place: Place, path: str) -> None:
         """Puts a value together from what was in its memory and what was written since."""
         memory, key, lies = place
-        sources = [*([memory.cover] if memory.cover else []), *memory.parts]
-        if not sources:
-            return
 
         def overwritten() -> np.ndarray:
             raise LookupError("the value has been overwritten")
 
-        reads = [Seen(k, g.shape, g.dtype, overwritten, CONSTANT) for k, g in sources]
-        meaning = _from_parts([*(g for _, g in sources), lies])
-        memory.values.add(key)
-        again = meaning.move if isinstance(meaning, Gathers) else None
-        call = None if again is None else lambda arrays: [again(*arrays)]
+        reads = [Seen(k, g.shape, g.dtype, overwritten, CONSTANT) for k, g in memory.parts]
+        again = _gathering([part for _, part in memory.parts], lies)
+        meaning = Moves() if again else Unknown("it is large, or was written as other types")
         gives = [self.seen(tensor, place)]
-        self.visit(Operation("changed through a view", path, reads, gives, meaning, {}, call))
-        if memory.hollow or memory.cover:
-            memory.covered(tensor, key, lies)
+        self.visit(Operation("changed through a view", path, reads, gives, meaning, {}, again))
+        memory.write(key, lies)
 
 
-@dataclass(frozen=True)
-class Gathers(Moves):
-    """What is put together from parts of memory; ``move``: arrays of the parts to the value."""
-
-    move: Callable[..., np.ndarray]
-
-
-def _from_parts(every: Sequence[MemoryLayout]) -> Gathers | Unknown:
-    """Returns how a value, the last of these, comes from parts of the same memory: the last that
-    was written at each place."""
-    to = every[-1]
-    if any(part.dtype != to.dtype for part in every):
-        return Unknown("its memory was written as numbers of a different type")
-    if sum(prod(part.shape) for part in every) > MOST:
-        return Unknown("it was changed through a view, and is too large to find out where")
-    places = [part.places() for part in every]
-    where = np.full(1 + max((int(part.max()) for part in places if part.size), default=0), -1)
+def _gathering(parts: Sequence[MemoryLayout], to: MemoryLayout) -> Isolated | None:
+    """Returns what makes a value of parts of its memory, at each place of the last that was written
+    there, zero where none was; None where that isn't worked out."""
+    if any(part.dtype != to.dtype for part in parts) or sum(p.size for p in (*parts, to)) > MOST:
+        return None
+    places = [part.places() for part in (*parts, to)]
+    where = np.full(1 + max(int(place.max(initial=0)) for place in places), -1)
     start = 0
     for part in places[:-1]:
         where[part] = np.arange(start, start + part.size)
         start += part.size
     index = where[places[-1]].reshape(to.shape)
-    if index.size and index.max() < 0:
-        return Unknown("its memory was never written")
-    return Gathers(lambda *arrays: _all_flat(arrays)[index])
 
+    def gathered(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        flat = [np.asarray(array).reshape(-1) for array in arrays]
+        return [np.concatenate([*flat, np.zeros(1, flat[0].dtype)])[index]]
 
-def _all_flat(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """All elements, and a zero behind them: the element -1, where none was written."""
-    every = [np.asarray(array).reshape(-1) for array in arrays]
-    return np.concatenate([*every, np.zeros(1, every[0].dtype)])
+    return gathered
