@@ -18,15 +18,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_leaves
 
 from probe.case.errors import InputError
 from probe.order.semantics import Several, Unknown
 from probe.record.contract import Input, Operation, Said, Seen, Visit
 from probe.record.recorders.torch_calls import (
-    RanCall,
     aten_call,
     changed_by,
-    leaves_of,
     meaning,
     op_facts,
 )
@@ -162,7 +161,7 @@ class _Mode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        tensors_in = [t for t in leaves_of((args, kwargs)) if isinstance(t, torch.Tensor)]
+        tensors_in = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         if self.compiling() or any(tensor.is_meta for tensor in tensors_in):
             return func(*args, **kwargs)  # a meta tensor is a shape without numbers
         known, values = op_facts(func), self.values
@@ -193,8 +192,7 @@ class _Mode(TorchDispatchMode):
         at = [n for n, place in enumerate(after) if place.key not in keys]
         if at:
             self.threads = self.threads or torch.get_num_threads()
-            ran = RanCall(func, args, kwargs, read, every, returned, at)
-            call, lines, again = aten_call(ran)
+            call, lines, again = aten_call(func, args, kwargs, every, returned, at)
             op = str(func).removesuffix(".default")
             said = Said(meaning(call), call.shown(), again, lines, IMPORTS)
             gives = [values.given(every[n], after[n]) for n in at]

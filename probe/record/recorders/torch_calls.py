@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tag
+from torch.utils._pytree import tree_leaves, tree_map
 
 from probe.case.layout import BOUNDARY
 from probe.order import semantics as s
@@ -30,6 +31,8 @@ from probe.record.recorders.torch_values import (
     slot_of,
     tensors,
 )
+
+Lines = Callable[[Sequence[str], str], list[str]]
 
 # Operations that overwrite their first argument without reading it, as those that fill it with
 # random numbers do.
@@ -81,25 +84,6 @@ def _facts(func: Any) -> Facts:
     return Facts(base, defaults, frozenset(writes), frozenset(only), *flags, func)
 
 
-def replaced(value: Any, to: Callable[[Any], Any]) -> Any:
-    """Returns arguments with each leaf replaced: of lists, tuples and dictionaries."""
-    if isinstance(value, list | tuple) and not isinstance(value, Slot):
-        items = [replaced(item, to) for item in value]
-        return items if isinstance(value, list) else tuple(items)
-    if isinstance(value, dict):
-        return {name: replaced(item, to) for name, item in value.items()}
-    return to(value)
-
-
-def leaves_of(value: Any) -> list[Any]:
-    """Returns what lists, tuples and dictionaries of arguments hold."""
-    if isinstance(value, list | tuple) and not isinstance(value, Slot):
-        return [leaf for item in value for leaf in leaves_of(item)]
-    if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in leaves_of(item)]
-    return [value]
-
-
 def arguments_of(known: Facts, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return {**known.defaults, **dict(zip(known.defaults, args, strict=False)), **kwargs}
 
@@ -114,7 +98,7 @@ def changed_by(
         writes = frozenset(("running_mean", "running_var"))
     changed, read = [], []
     for name, value in (*zip(known.defaults, args, strict=False), *kwargs.items()):
-        for leaf in leaves_of(value):
+        for leaf in tree_leaves(value):
             if isinstance(leaf, torch.Tensor):
                 read.append(name not in known.writes_only)
                 changed += [leaf] if name in writes else []
@@ -149,7 +133,7 @@ class AtenCall(Base):
         return {
             name: _plain_argument(value)
             for name, value in self.attributes.items()
-            if value is not None and not any(isinstance(leaf, Slot) for leaf in leaves_of(value))
+            if value is not None and not any(isinstance(leaf, Slot) for leaf in tree_leaves(value))
         }
 
     def more(self) -> tuple[Any, ...]:
@@ -159,28 +143,22 @@ class AtenCall(Base):
         return tuple((k, v) for k, v in every if v != usual.get(k))
 
 
-class RanCall(NamedTuple):
-    """An operation that has run, as PyTorch had it.
-
-    ``read``: of each of its tensors, in order, whether it is read; ``every``: what it gave and
-    changed, of which the first so many are ``returned``; ``at``: which of these are new values.
-    """
-
-    func: Any
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
-    read: Sequence[bool]
-    every: Sequence[torch.Tensor]
-    returned: int
-    at: Sequence[int]
-
-
-def aten_call(ran: RanCall) -> tuple[AtenCall, Lines | None, RepeatedCall | None]:
+def aten_call(
+    func: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    every: Sequence[torch.Tensor],
+    returned: int,
+    at: Sequence[int],
+) -> tuple[AtenCall, Lines | None, RepeatedCall | None]:
     """Returns a call that has run, its lines, and what runs it alone; None where its operands are
-    not plain memory, or objects of C++. Neither lines nor what runs it keep a tensor."""
-    func, args, kwargs, read, every, returned, at = ran
+    not plain memory, or objects of C++. Neither lines nor what runs it keep a tensor.
+
+    ``every``: what it gave and changed, of which the first so many are ``returned``; ``at``: which
+    of these are new values.
+    """
     known, reads, slots = op_facts(func), list[torch.Tensor](), list[Slot]()
-    left = iter(read)
+    left = iter(changed_by(known, args, kwargs)[1])
 
     def slot(argument: Any) -> Any:
         if not isinstance(argument, torch.Tensor):
@@ -191,15 +169,11 @@ def aten_call(ran: RanCall) -> tuple[AtenCall, Lines | None, RepeatedCall | None
         slots.append(slot_of(argument))
         return slot_of(argument, len(slots) - 1)
 
-    tree = replaced((tuple(args), dict(kwargs)), slot)
+    tree = tree_map(slot, (tuple(args), dict(kwargs)))
     attributes = arguments_of(known, *tree)
     first = dict[int, int]()
     alike = [first.setdefault(id(tensor), n) for n, tensor in enumerate(reads)]
-    state = torch.get_num_threads(), at, torch.is_grad_enabled()
     drawn = known.random and attributes.get("dropout_p", 1) != 0
-    again = None if drawn else RepeatedCall(func, tree, slots, alike, *state)
-    beside = [n for tensor in every[returned:] for n, read in enumerate(reads) if read is tensor]
-    lines = _writer(func, tree, slots, at, len(every), beside)
     base = known.base
     call = AtenCall(
         base if base.startswith("__") else base.removesuffix("_"),
@@ -213,9 +187,12 @@ def aten_call(ran: RanCall) -> tuple[AtenCall, Lines | None, RepeatedCall | None
     )
     if any(operand.strides is None for operand in slots):
         return call, None, None
-    # a change in place of how a tensor lies can't be written with what it gives
-    odd = known.turns or any(isinstance(leaf, torch.ScriptObject) for leaf in leaves_of(tree))
-    return call, None if odd else lines, again
+    state = torch.get_num_threads(), torch.is_grad_enabled()
+    again = RepeatedCall(func, tree, slots, alike, at, len(every), *state)
+    # what changes how a tensor lies, or operands besides, can't be written with what it gives
+    odd = known.turns or len(every) > returned
+    odd = odd or any(isinstance(leaf, torch.ScriptObject) for leaf in tree_leaves(tree))
+    return call, None if odd else again.lines, None if drawn else again
 
 
 def _plain_argument(value: Any) -> Any:
@@ -235,7 +212,7 @@ class RepeatedCall:
     """Runs an operation alone, as it was run: operands in memory, their addresses, and threads.
 
     ``tree``: its arguments; ``slots``: how what it reads lies; ``alike``: of each operand the first
-    that is the same tensor, which attention asks; ``at``: which results are asked for;
+    that is the same tensor, which attention asks; ``at``: which of ``count`` results are asked for;
     ``gradients``: whether they are on, as some kernels ask that themselves.
     """
 
@@ -243,9 +220,10 @@ class RepeatedCall:
     tree: Any
     slots: Sequence[Slot]
     alike: Sequence[int]
-    threads: int
     at: Sequence[int]
-    gradients: bool = False
+    count: int
+    threads: int
+    gradients: bool
 
     @property
     def addresses(self) -> list[int | None]:
@@ -255,7 +233,7 @@ class RepeatedCall:
     def moved(self, addresses: Sequence[int | None]) -> RepeatedCall:
         """Returns the same with operands at other addresses; None: where it is."""
         both = zip(self.slots, addresses, strict=True)
-        return replace(self, slots=[s if a is None else s._replace(address=a) for s, a in both])
+        return replace(self, slots=[s if a is None else replace(s, address=a) for s, a in both])
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         operands = list[torch.Tensor]()
@@ -271,7 +249,7 @@ class RepeatedCall:
                 return lay_like(np.zeros(leaf.shape), leaf)
             return operands[leaf.number]
 
-        args, kwargs = replaced(self.tree, filled)
+        args, kwargs = tree_map(filled, self.tree)
         before = torch.get_num_threads()
         torch.set_num_threads(self.threads)
         try:
@@ -283,46 +261,26 @@ class RepeatedCall:
         every += [tensor for tensor in into if not any(tensor is other for other in every)]
         return [np.array(array(every[n])) for n in self.at]
 
-
-# as a user writes it
-
-Lines = Callable[[Sequence[str], str], list[str]]
-
-
-def _writer(
-    func: Any,
-    tree: Any,
-    reads: Sequence[Slot],
-    at: Sequence[int],
-    count: int,
-    beside: Sequence[int],
-) -> Lines:
-    """``count``: of the tensors that it gives; ``at``: which of them are results of its own;
-    ``beside``: numbers of operands that it changes besides, the last of these."""
-    base = op_facts(func).base
-    # a function of this name in ``torch`` that isn't Python's takes the arguments of the schema
-    own = isinstance(getattr(torch, base, None), BuiltinFunctionType) and base[0] != "_"
-    returns = schema(func).returns
-    several = len(returns) > 1 or any(str(returned.type).startswith("List") for returned in returns)
-    called = f"torch.{base}" if own and overload(func) in OVERLOADS else f"torch.ops.{func}"
-
-    def lines(names: Sequence[str], result: str) -> list[str]:
-        code = [line for both in zip(names, reads, strict=True) for line in _laid(*both)]
-        args = [_argument_text(argument, names) for argument in tree[0]]
-        args += [f"{name}={_argument_text(argument, names)}" for name, argument in tree[1].items()]
+    def lines(self, names: Sequence[str], result: str) -> list[str]:
+        """Writes it as a user does."""
+        func, at, base = self.func, self.at, op_facts(self.func).base
+        # a function of this name in ``torch`` that isn't Python's takes the arguments of the schema
+        own = isinstance(getattr(torch, base, None), BuiltinFunctionType) and base[0] != "_"
+        called = f"torch.{base}" if own and overload(func) in OVERLOADS else f"torch.ops.{func}"
+        args = [_argument_text(argument, names) for argument in self.tree[0]]
+        named = self.tree[1].items()
+        args += [f"{name}={_argument_text(argument, names)}" for name, argument in named]
+        code = [line for both in zip(names, self.slots, strict=True) for line in _laid(*both)]
         code.append(f"{result} = {called}({', '.join(args)})")
-        if 1 < len(returns) != count - len(beside):  # among them are numbers, or nothing
+        returns = schema(func).returns
+        if 1 < len(returns) != self.count:  # among them are numbers, or nothing
             code.append(f"{result} = [y for y in {result} if isinstance(y, torch.Tensor)]")
-        if beside:
-            own = f"*{result}, " if several else f"{result}, " if returns else ""
-            code.append(f"{result} = [{own}{', '.join(names[n] for n in beside)}]")
-        if len(at) == 1 and (count > 1 or several or beside):
+        several = len(returns) > 1 or any(str(each.type).startswith("List") for each in returns)
+        if len(at) == 1 and several:
             code.append(f"{result} = {result}[{at[0]}]")
-        elif count > 1 and list(at) != list(range(count)):
+        elif self.count > 1 and list(at) != list(range(self.count)):
             code.append(f"{result} = [{', '.join(f'{result}[{n}]' for n in at)}]")
         return code
-
-    return lines
 
 
 OVERLOADS = ("default", "Tensor", "Scalar")
@@ -339,20 +297,15 @@ def _laid(name: str, slot: Slot) -> list[str]:
     if 0 in strides:  # broadcast: what repeats lies in memory once
         index = ", ".join("0:1" if n == 0 else ":" for n in strides)
         wide = tuple(1 if step == 0 else n for n, step in zip(shape, strides, strict=True))
-        once = slot._replace(shape=wide, strides=tuple(step or 1 for step in strides))
+        once = replace(slot, shape=wide, strides=tuple(step or 1 for step in strides))
         expand = f"{name} = {name}.expand({', '.join(map(str, shape))})"
         return [f"{name} = {name}[{index}]", *_laid(name, once), expand]
     if not slot.address:
         made = f"torch.empty_strided({shape}, {strides}, dtype={name}.dtype)"
         return [f"{name} = {made}.copy_({name})"]
-    said = f"# {name} begins {slot.address} bytes behind a multiple of {BOUNDARY}"
-    count, (start, inside) = extent(shape, strides), divmod(slot.address, slot.dtype.itemsize)
-    if not inside:
-        made = f"torch.empty({start + count}, dtype={name}.dtype)"
-        return [said, f"{name} = {made}.as_strided({shape}, {strides}, {start}).copy_({name})"]
-    size = count * slot.dtype.itemsize  # PyTorch's own views begin at whole numbers, NumPy's don't
+    size = extent(shape, strides) * slot.dtype.itemsize
     return [
-        said,
+        f"# {name} begins {slot.address} bytes behind a multiple of {BOUNDARY}",
         f"room = np.zeros({size + 2 * BOUNDARY}, np.uint8)",
         f"room = room[-room.ctypes.data % {BOUNDARY} + {slot.address} :][:{size}]",
         f"room = torch.from_numpy(room).view({name}.dtype)",
@@ -389,7 +342,10 @@ UNTAGGED = set(
 )
 
 # What chooses elements here, and computes with them in another library.
-MOVES = "max amax amin min aminmax median mode kthvalue max_unpool2d max_unpool3d"
+MOVES = (
+    "max amax amin min aminmax median mode kthvalue max_unpool2d max_unpool3d adaptive_max_pool2d"
+    " adaptive_max_pool3d"
+)
 
 
 def meaning(call: AtenCall) -> s.Meaning:
@@ -533,22 +489,6 @@ def _aten_pool(c: AtenCall) -> s.Meaning:
         counts_padding=average and bool(c["count_include_pad"]),
         lead=lead,
     )
-
-
-@TABLE.row(
-    "adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d _adaptive_avg_pool3d"
-    " adaptive_max_pool2d adaptive_max_pool3d"
-)
-def _adaptive(c: AtenCall) -> s.Meaning:
-    rank, lead = _spatial_axes(c)
-    sizes, inner = _an_axis_each(c["output_size"], rank), c.shape()[lead:]
-    if "max" in c.op:
-        return s.Moves()
-    if any(n % m for n, m in zip(inner, sizes, strict=True)):
-        return s.Unknown("its windows are of several sizes")
-    kernel = tuple(n // m for n, m in zip(inner, sizes, strict=True))
-    frame = s.Frame(kernel, kernel, (1,) * rank, ((0, 0),) * rank)
-    return o.pool("average", frame, counts_padding=True, lead=lead)
 
 
 # norms, attention, recurrence

@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 from operator import attrgetter
@@ -221,7 +222,8 @@ def dtype(kind: torch.dtype) -> str:
 # how a tensor lies in memory
 
 
-class Slot(NamedTuple):
+@dataclass(frozen=True)
+class Slot:
     """The place of an operand in a call. ``address``: as ``offset_of`` has it. ``number``: which of
     the arrays that are read, None where it isn't read, but written or asked for its shape."""
 
@@ -288,7 +290,7 @@ def lay_like(bits: np.ndarray, slot: Slot) -> torch.Tensor:
 def copied_at(tensor: torch.Tensor, address: int) -> torch.Tensor:
     """Returns a copy that lies in memory alike, and begins that many bytes behind a multiple of
     64."""
-    return lay_like(array(tensor), slot_of(tensor)._replace(address=address))
+    return lay_like(array(tensor), replace(slot_of(tensor), address=address))
 
 
 def _zeros_at(slot: Slot, count: int) -> torch.Tensor:

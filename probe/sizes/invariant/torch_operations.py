@@ -16,7 +16,7 @@ from torch import Tag
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
 from probe.order.semantics.contract import MORE
-from probe.record.recorders.torch_calls import RanCall, aten_call, changed_by, op_facts
+from probe.record.recorders.torch_calls import aten_call, changed_by, op_facts
 from probe.record.recorders.torch_values import array, dtype, tensors
 from probe.sizes.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
 from probe.sizes.invariant.operations import (
@@ -535,16 +535,15 @@ class Kinds:
 
 def asked_call(func: Any, args: Tensors, kwargs: dict[str, Any]) -> AskedCall:
     """Returns a call that can be asked about; it changes copies where it changes anything."""
-    into, read = changed_by(op_facts(func), args, kwargs)
+    into, _ = changed_by(op_facts(func), args, kwargs)
     if into:
         args, kwargs = tree_map_only(torch.Tensor, torch.clone, (tuple(args), kwargs))
-        into, read = changed_by(op_facts(func), args, kwargs)
+        into, _ = changed_by(op_facts(func), args, kwargs)
     with torch.no_grad():
         every = tensors(func(*args, **kwargs))
         returned = len(every)
         every += [x for x in into if not any(x is y for y in every)]
-        ran = RanCall(func, args, kwargs, read, every, returned, range(len(every)))
-        call, _, again = aten_call(ran)
+        call, _, again = aten_call(func, args, kwargs, every, returned, range(len(every)))
 
     def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         if again is None:
