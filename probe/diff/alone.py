@@ -376,10 +376,12 @@ def find_own_differences(difference: Difference, seconds: float = SECONDS) -> tu
         if region.verdict == "carried" and region.right is not None and not region.joint:
             ours, theirs = left.operations[region.left or 0], right.operations[region.right]
             paired = len(region.reads) == len(ours.reads) == len(theirs.reads)
-            if not paired or theirs.again is None or isinstance(theirs.meaning, Passes):
-                continue  # of what passes on the results of its parts these are asked
-            if isinstance(theirs.meaning, Reshapes | Same | Turns):
-                region.own = 0  # it hands on the numbers that it reads
+            if not paired or theirs.again is None:
+                continue
+            if isinstance(theirs.meaning, Passes | Reshapes | Same | Turns):
+                region.own = (
+                    0  # it hands on the numbers that it reads; of its parts these are asked
+                )
             else:
                 able.append(region)
     begun, tried = time.monotonic(), 0

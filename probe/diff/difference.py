@@ -191,8 +191,8 @@ class Difference:
     ``padded``: the outputs of samples cut to what a mask shows, against the same with padding.
     ``weights``: those that the two sides have in another order; ``other_weights``: the first that
     one side alone has, in words; ``other_numbers``: the first operation that is given others, such
-    as an index or a mask. ``matched``: how it was found what must agree. ``enters``: of a training
-    step in micro-batches, the operation from which on results are further apart than rounding.
+    as an index or a mask. ``matched``: how it was found what must agree. ``enters``: the operation
+    from which on results are further apart than rounding, though the first source's aren't.
     """
 
     left: Run

@@ -384,6 +384,12 @@ def folded(left: Run, right: Run) -> RunningMatch | None:
     return match
 
 
+def small_source(difference: Difference) -> bool:
+    """Whether the first source's results are no further apart than rounding."""
+    first = difference.first
+    return first is not None and not any(_far(difference, pair) for pair in first.gives)
+
+
 def enters(difference: Difference) -> str:
     """The operation at which outputs begin to be further apart than rounding: what it gives is, and
     what it reads isn't, or one side alone has it. Empty: no output is."""

@@ -16,7 +16,7 @@ from probe.diff.difference import (
     fill_reasons,
     plain_outputs,
 )
-from probe.diff.folded import enters, folded
+from probe.diff.folded import enters, folded, small_source
 from probe.diff.match import RunningMatch
 from probe.diff.related import (
     folded_weights,
@@ -69,7 +69,9 @@ def walk(
             matched = match(ours, theirs)
     difference = compare_and_explain(ours, theirs, explain, tell, seconds, notes, matched)
     difference.not_whole = difference.not_whole or beside_apart(left, right)
-    difference.enters = "" if batches is None else enters(difference)
+    everywhere = all(pair.selection.whole for pair in difference.outputs)
+    if batches is not None or (everywhere and small_source(difference)):
+        difference.enters = enters(difference)
     return difference
 
 

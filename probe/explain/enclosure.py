@@ -75,6 +75,11 @@ class RoundingVerdict:
         )
 
     @property
+    def all_explained(self) -> bool:
+        """Whether outputs differ, and a replay gives the bits of both sides of each."""
+        return 0 < self.explained == self.total
+
+    @property
     def total(self) -> int:
         return self.explained + self.within + self.beyond + self.unknown
 

@@ -110,7 +110,7 @@ def test_an_optimizer_only_passes_differences_on(optimizer: Any) -> None:
 def test_a_mistake_is_named_where_it_enters(make: Any, wrong: Any, enters: str) -> None:
     answer = asked(step(make, 4, **wrong), step(make, 1))
     assert answer.found.enters.startswith(enters) and not answer.classes["explained rounding"]
-    assert answer.lines()[1].startswith("a mistake enters at")
+    assert f"from {answer.found.enters} on" in answer.lines()[1]
     assert answer.to_json()["enters"] == answer.found.enters
 
 

@@ -112,13 +112,16 @@ class Walked(Answer):
         )
         apart = sum(output.window_apart for output in self.found.plain)
         rounding = self.found.rounding
-        explained = rounding.explained > 0 and rounding.explained == rounding.total
+        explained = rounding.all_explained
         explained &= not self.found.not_whole and not self.found.enters
-        explained &= all(
-            operation.cause not in NO_ROUNDING
-            for operation in self.found.operations
-            if operation.verdict == "source"
-        )
+        for number, region in enumerate(self.found.operations):
+            cause = self.found.causes.get(number)
+            if region.verdict == "source":
+                explained &= region.cause not in NO_ROUNDING
+            elif region.own:  # behind a source a wrong factor is no source, and no rounding
+                explained &= cause is not None and cause.rounding.all_explained
+            elif region.verdict == "carried" and region.own is None:
+                explained &= region.differing == 0  # it wasn't asked
         if self.found.samples is not None:
             # which of all samples' outputs read the other samples, as a norm over the batch does,
             # is known of the recorded ones alone
@@ -249,8 +252,8 @@ class Walked(Answer):
     def ending(self) -> tuple[str, str]:
         """The first source in words, and how far its difference spreads."""
         first, far = self.found.first, self.found.enters
-        if far:
-            return f"a mistake enters at {far}: {FAR}", self.outcome()
+        if first is None and far:
+            return FAR.format(far), self.outcome()
         if first is None:
             apart = self.verdict == "differs" and self.found.left.target == self.found.right.target
             weights = [str(each) for each in self.found.weights if apart or not each.convention]
@@ -272,6 +275,7 @@ class Walked(Answer):
             text = f"first: {operation_text(first)}, {count}: {why}"
             text += f"; the arguments differ: {first.arguments}" if first.arguments else ""
         before = [self._windows_apart() if first.joint else "", self.found.other_weights]
+        before.append(FAR.format(far) if far else "")
         before.append(self.found.rounding.words)
         if self.verdict == "equal":
             before.append("the outputs agree, the bits inside differ")
@@ -499,7 +503,7 @@ def operation_text(operation: Region) -> str:
     return f"{operation.op} at {operation.path}" if operation.path else operation.op
 
 
-FAR = "from there on results are further apart than rounding"
+FAR = "from {} on results are further apart than rounding"
 
 DIFFERENT = "the two runs ask for different things"
 

@@ -293,3 +293,17 @@ def test_what_a_mask_hides_is_not_read_more_where_one_operation_is_run_alone():
         found = probe.network(attended, **words).found
     assert not any("not expected to read" in op.note for op in found.operations)
     assert found.verdict == "equal" or found.first is not None
+
+
+@pytest.mark.parametrize(("factor", "enters"), [(2, ""), (2.0001, ""), (2.5, "aten.mul.Tensor")])
+def test_a_wrong_factor_behind_another_order_is_no_rounding(factor, enters):
+    """It has other inputs on both sides, so it is no source: its own difference counts."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    x, w, order = torch.randn(16, 300), torch.randn(300, 64), torch.randperm(300)
+    found = answers.first_difference(
+        lambda: ((x @ w) * 2).relu(), lambda: ((x[:, order] @ w[order]) * factor).relu()
+    )
+    assert found.found.first.op == "aten.mm"
+    assert (found.classes["explained rounding"] > 0) == (factor == 2)
+    assert found.found.enters == enters and (enters in found.lines()[1])
