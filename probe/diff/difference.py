@@ -98,8 +98,7 @@ class Region:
     against 1e-06``; empty where they aren't; ``argued``: what of that is said of single operations
     that stand for each other. ``doubt``: whether something speaks against its
     verdict, as ``note`` says, which is ``unknown`` then. ``handed``: what it gives was computed by
-    operations that are compared themselves. ``reason``: why nothing is known of it
-    (:class:`Reason`).
+    operations that are compared themselves. ``reason``: why nothing is known of it.
     """
 
     name: str
@@ -119,7 +118,7 @@ class Region:
     argued: Otherwise | None = None
     doubt: bool = False
     handed: bool = False
-    reason: Reason | None = None
+    reason: str = ""
 
     @property
     def ends(self) -> tuple[int | None, int | None]:
@@ -174,8 +173,8 @@ class Region:
     def to_json(self) -> dict[str, Any]:
         names = ("name", "op", "path", "verdict", "compared", "differing", "max_ulp")
         entry = {name: getattr(self, name) for name in (*names, "own")}
-        entry |= {name: getattr(self, name) or None for name in ("cause", "note", "arguments")}
-        return entry | {"reason": None if self.reason is None else str(self.reason)}
+        words = ("cause", "note", "arguments", "reason")
+        return entry | {name: getattr(self, name) or None for name in words}
 
 
 @dataclass
@@ -629,44 +628,30 @@ NOTHING_GIVEN = "it gives nothing"
 NOT_TOLD = "it is not known which of its elements belong together"
 
 
-@dataclass(frozen=True)
-class Reason:
-    """Why operations are unknown. ``name`` and ``op``: the operation that it is said of, empty
-    where it is no single one; ``why``: a sentence."""
-
-    why: str
-    name: str = ""
-    op: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.op}: {self.why}" if self.op else self.why
-
-
 def fill_reasons(difference: Difference) -> None:
     """Fills in ``reason`` of all operations of which nothing could be compared."""
     left, right = ({one.op for one in difference.operations if one.verdict == end} for end in NAMES)
     for region in difference.operations:
         if region.verdict == "unknown":
-            why = region.note or why_not_compared(region.gives, difference)
-            region.reason = Reason(why, region.name, region.op)
+            region.reason = region.note or why_not_compared(region.gives, difference)
         elif region.verdict in NAMES and computes(difference.sides(region)[0][1]):
             # both sides run one of this name, and nothing that it reads has a partner
-            region.reason = Reason(APART if region.op in left & right else ONE_SIDE)
+            region.reason = APART if region.op in left & right else ONE_SIDE
 
 
-def of_outputs(difference: Difference) -> Reason | None:
-    """Returns why outputs can't be compared; None where all can."""
+def of_outputs(difference: Difference) -> str:
+    """Returns why outputs can't be compared; empty where all can."""
     some = [pair for pair in difference.outputs if not pair.compared and not pair.hollow]
-    return Reason(why_not_compared(some, difference)) if some else None
+    return why_not_compared(some, difference) if some else ""
 
 
-def grouped_reasons(difference: Difference) -> list[tuple[Reason, list[Region]]]:
+def grouped_reasons(difference: Difference) -> dict[str, list[Region]]:
     """Returns all reasons, each with the operations of which nothing is known, in their order."""
-    some: dict[str, tuple[Reason, list[Region]]] = {}
+    unknown = dict[str, list[Region]]()
     for region in difference.operations:
-        if region.verdict == "unknown" and region.reason is not None:
-            some.setdefault(region.reason.why, (region.reason, []))[1].append(region)
-    return [*some.values()]
+        if region.verdict == "unknown" and region.reason:
+            unknown.setdefault(region.reason, []).append(region)
+    return unknown
 
 
 def why_not_compared(pairs: Sequence[Pair], difference: Difference) -> str:

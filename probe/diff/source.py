@@ -194,6 +194,9 @@ def stream_cause(sides: Sides) -> Cause | None:
     return Cause(GENERATOR, why, causes={GENERATOR: sides[0].pair.differing})
 
 
+CANT_RUN = "the operation can't be run alone"
+
+
 def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Cause:
     if region.arguments and len(sides[0].reads) != len(sides[1].reads):
         return Cause(why=f"not explained yet: {region.arguments}")
@@ -201,25 +204,16 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         return _argument_cause(sides, region.arguments)
     if cause := stream_cause(sides):
         return cause
-    able = all(side.again is not None for side in sides)
-    if able:
-        why = other_operands(sides)
-    else:  # of a recording that isn't trusted nothing was tried
+    if any(side.again is None for side in sides):
+        # of a recording that isn't trusted nothing was tried
         tried = (side.side.untried for side in sides)
-        why = next(filter(None, tried), "the operation can't be run alone")
-    if why:
-        elsewhere = _exchanged(sides)[2]
-        return Cause(why=why + f"; {elsewhere}" * bool(elsewhere), refuted=able)
-    try:  # is a side alone not what was recorded, or does it read more than was said?
-        kind, why = next(filter(any, (side.unsteady() for side in sides)), ("", ""))
-        why = why or reads_more(sides)
+        why, elsewhere = next(filter(None, tried), CANT_RUN), _exchanged(sides)[2]
+        return Cause(why=why + f"; {elsewhere}" * bool(elsewhere))
+    try:
+        if cause := doubt(sides):
+            return cause
     except NOT_ALONE as error:
-        kind, why = "", f"alone, the operation raises {type(error.__cause__ or error).__name__}"
-    if why:
-        refuted = kind == "other" or why.endswith(NO_SOURCE)
-        kind = "" if kind == "other" else kind
-        causes = {kind: sides[0].pair.differing} if kind else {}
-        return Cause(kind, why, causes=causes, refuted=refuted)
+        return Cause(why=f"alone, the operation raises {type(error.__cause__ or error).__name__}")
     meaning = sides[0].operation.meaning
     if region.by_value and region.joint:
         # sums of the same products on both sides are asked as such, wherever their factors stand
@@ -381,19 +375,30 @@ def _argument_cause(sides: Sides, arguments: str) -> Cause:
 
 def why_no_source(left: Run, right: Run, region: Region) -> str:
     """Returns why an operation is no source, though its inputs were taken to agree; empty if
-    nothing was found against it. It is run alone once a side; what can't be is not refuted."""
+    nothing was found against it. It is run alone; what can't be is not refuted."""
     try:
         sides = isolated_sides(left, right, region)
         if sides is None or any(side.again is None for side in sides):
             return ""
-        why = other_operands(sides) or reads_more(sides)
-        for side in sides:
-            if not why and not equal_bits(side.rerun(), side.outputs, side.value.dtype):
-                kind, said = side.unsteady()
-                why = said if kind == "other" else ""
-        return why
+        cause = doubt(sides)
+        return cause.why if cause and cause.refuted else ""
     except NOT_ALONE:
         return ""
+
+
+def doubt(sides: Sides) -> Cause | None:
+    """What is wrong with the claim that both sides, run alone, read the same and give their
+    recorded bits: either no source, or what doesn't repeat. None: nothing."""
+    if why := other_operands(sides):
+        elsewhere = _exchanged(sides)[2]
+        return Cause(why=why + f"; {elsewhere}" * bool(elsewhere), refuted=True)
+    kind, why = next(filter(any, (side.unsteady() for side in sides)), ("", ""))
+    if kind == "other":
+        return Cause(why=why, refuted=True)
+    if kind:
+        return Cause(kind, why, causes={kind: sides[0].pair.differing})
+    why = reads_more(sides)
+    return Cause(why=why, refuted=True) if why else None
 
 
 def _sums_cause(sides: Sides, most: int, known: Known, same_products: bool = False) -> Cause:

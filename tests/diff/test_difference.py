@@ -110,7 +110,7 @@ def test_a_size_that_differs_is_no_source(tmp_path):
     found = probe.network(path, vary="batch", at=1, against=3, inputs={"x": x})
     difference: Difference = found.found
     (shape,) = (one for one in difference.operations if one.op == "Shape")
-    assert shape.verdict == "unknown" and shape.reason.why == SIZED
+    assert shape.verdict == "unknown" and shape.reason == SIZED
 
 
 def test_an_array_without_elements_leaves_no_verdict_open():
