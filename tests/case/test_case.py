@@ -46,18 +46,6 @@ def test_shapes():
     assert (x.shape, w.shape, b.shape) == ((2, 9, 20, 8), (3, 5, 2, 12), (12,))
 
 
-def test_the_other_axes_default_to_the_kernel():
-    case = Case("conv3d", (2, 3, 5), dilation=(1, 2, 1), length=9)
-    assert case.height is None and case.spatial() == (2, 5, 9)
-    assert case.output_spatial() == (1, 1, 5)
-    assert case.id == case.with_(height="2x5").id
-
-
-def test_same_gives_an_output_for_every_stride():
-    case = Case("conv1d", 5, stride=3, padding="same", length=1)
-    assert [case.output_spatial(n)[0] for n in (1, 3, 4, 10)] == [1, 1, 2, 4]
-
-
 def test_depthwise_groups_and_filters_follow_the_channels():
     case = Case("depthwise_conv2d", 3, in_channels=4)
     assert (case.groups, case.filters, case.weight_shape) == (4, 4, (3, 3, 1, 4))
@@ -75,65 +63,29 @@ def test_bias_is_none_one_number_all_numbers_or_generated():
     assert generated.spec()["bias"] and not Case("conv1d", 3).spec()["bias"]
 
 
-@pytest.mark.parametrize("dtype", floats.FORMATS)
-def test_operands_have_the_dtype_of_the_case(dtype):
-    x, w, b = Case("conv1d", 3, 2, 2, length=5, dtype=dtype, bias=0.1).operands()
-    assert {a.dtype.name for a in (x, w, b)} == {dtype}
-    assert (b.astype(np.float64) == floats.widen(floats.round_to([0.1], dtype), dtype)).all()
-
-
 WRONG = [
     ({"kernel": None}, "kernel=None: it is required; write kernel=N"),
     ({"op": "matmul"}, "kernel=5: matmul has none; leave it out"),
     ({"op": "matmul", "kernel": 1, "stride": 2}, "stride=2: matmul has none"),
-    ({"op": "matmul", "kernel": 1, "padding": "same"}, "padding=same: matmul has none"),
-    (
-        {"op": "matmul", "kernel": 1, "in_channels": 4, "filters": 4, "groups": 2},
-        "groups=2: matmul has none",
-    ),
-    ({"op": "dot", "kernel": 1, "batch": 2}, "batch=2: dot has none"),
     ({"op": "sum", "kernel": 1, "filters": 2}, "filters=2: sum has none"),
-    ({"op": "sum", "kernel": 1, "bias": 1}, "bias=1.0: sum has none"),
     ({"in_channels": 4, "split": 4}, "split=4: there are 4 channels, .*; use fewer"),
-    ({"in_channels": 4, "split": 0}, "split=0: it is less than 1"),
-    (
-        {"in_channels": 4, "filters": 2, "groups": 2, "split": 1},
-        "split=1: the channels of 2 groups",
-    ),
     ({"op": "conv4d"}, "op=conv4d: unknown; did you mean conv3d or conv2d\\? use one of conv1d"),
     ({"length": 4}, "length=4: shorter than the kernel, which spans 5; padding=valid; write"),
-    ({"length": 3, "dilation": 2, "padding": 1}, "length=3: .* write length=7 or more"),
-    ({"op": "conv2d", "height": 4}, "height=4: shorter than the kernel"),
     ({"in_channels": 4, "groups": 3}, "in_channels=4: not divisible by the 3 groups"),
     ({"in_channels": 4, "groups": 2, "filters": 3}, "filters=3: not divisible by the 2 groups"),
-    ({"op": "depthwise_conv2d", "in_channels": 4, "filters": 6}, "filters=6: not divisible by"),
     ({"op": "depthwise_conv2d", "in_channels": 4, "groups": 2}, "groups=2: a depthwise operator"),
-    ({"kernel": -5}, "kernel=-5: it is less than 1"),
-    ({"kernel": 0}, "kernel=0: it is less than 1"),
     ({"kernel": 2.5}, "kernel=2.5: it is not a whole number"),
     ({"kernel": "1x5"}, "kernel=1x5: 2 sizes for 1 axes; write kernel=N"),
-    ({"op": "conv2d", "kernel": "axb"}, "kernel=a: it is not a whole number"),
-    ({"stride": -1}, "stride=-1: it is less than 1"),
-    ({"dilation": 0}, "dilation=0: it is less than 1"),
-    ({"filters": 0}, "filters=0: it is less than 1"),
     ({"batch": -1}, "batch=-1: it is less than 1"),
     ({"batch": True}, "batch=True: it is not a whole number"),
-    ({"seed": -1}, "seed=-1: it is less than 0"),
     ({"seed": 2**63}, "seed=9223372036854775808: it has more than 63 bits"),
     ({"height": 3}, "height=3: this operation has one spatial axis only"),
     ({"padding": -1}, "padding=-1: padding can't be negative"),
-    ({"padding": "some"}, "padding=some: some is not a whole number or pair; use valid, same"),
-    ({"padding": 1.5}, "padding=1.5: 1.5 is not a whole number"),
-    ({"padding": "1:2:3"}, "padding=1:2:3: .* is not a pair"),
     ({"padding": "0:1,2:2"}, "padding=0:1,2:2: 2 entries for 1 spatial axes"),
     ({"dtype": "int8"}, "dtype=int8: unknown; use one of float16, bfloat16, float32, float64"),
-    ({"operands": "random"}, "operands=random: unknown; use one of normal"),
     ({"weights": "1,2"}, r"weights=\(2 numbers\): 2 weights for a kernel of shape 5 x 1 x 1"),
-    ({"weights": "1,a"}, "weights=1,a: it is not a list of numbers"),
     ({"weights": [1, 2, 3, 4, 1e39]}, r"weights=1e\+39: no finite float32"),
-    ({"weights": [1, 2, 3, 4, np.nan]}, "weights=nan: no finite float32"),
     ({"bias": [1, 2]}, r"bias=\(1.0, 2.0\): 2 numbers for 1 filters"),
-    ({"bias": "norm"}, "bias=norm: it is not a list of numbers"),
 ]
 
 
@@ -163,12 +115,6 @@ def test_unknown_and_missing_keys_are_refused():
         Case.from_json({"op": "conv1d"})
     with pytest.raises(InputError, match="strides=2: there is no such argument of a case"):
         Case("conv1d", 3).with_(strides=2)
-
-
-@pytest.mark.parametrize("text", ["", "[1]", "{", '"conv1d"'])
-def test_what_is_no_case_is_refused(text):
-    with pytest.raises(InputError, match="case="):
-        Case.from_json(text)
 
 
 def test_a_case_file(tmp_path):
@@ -217,14 +163,6 @@ def test_matrix_products_and_sums_need_no_kernel():
     assert Case.from_json(product.to_json()) == product == product.with_(kernel=1)
     with pytest.raises(InputError, match="kernel=None: it is required"):
         product.with_(op="conv1d", kernel=None)
-
-
-@pytest.mark.parametrize("kind", operands.KINDS)
-def test_a_sum_has_weights_of_one(kind):
-    case = Case("sum", in_channels=40, length=3, operands=kind)
-    x, w, b = case.operands()
-    assert x.shape == (1, 3, 40) and w.shape == (1, 40, 1) and (w == 1).all() and b is None
-    assert case.output_shape() == (1, 3, 1) and case.label.startswith("sum, 40, length 3")
 
 
 def test_a_split_is_part_of_a_case_that_has_one():
@@ -276,11 +214,6 @@ def test_the_label_says_what_differs_from_the_defaults():
         "conv2d 1x5, 4 -> 8, stride 1x2, 2 groups, same, batch 3, height 6, length 40, float16, "
         "cancel"
     )
-
-
-def test_a_case_is_frozen():
-    with pytest.raises(AttributeError):
-        Case("conv1d", 5).length = 3
 
 
 def test_values_are_put_where_a_case_says():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -15,44 +13,22 @@ from probe.case.schema.tables import LAYOUTS
 from probe.explain.comparison import (
     ComparedShapes,
     Comparison,
-    Finding,
     OutputPairs,
     compare_shapes,
     run_case,
 )
 from probe.explain.comparison.runs import Revealer
-from probe.order import window
 from probe.order.functions import FunctionSession, Own
-from probe.sizes import by_order, thresholds
-from probe.sizes.fixes import Measured, exact_sums
 from probe.targets import backends
 from probe.targets.backends import rewritten
 from probe.targets.backends.contract import Backend, Operator, Unsupported
 from probe.targets.target import Target, why_unavailable
-
-EVERY = (*layout.WORDS, "offset:0", "offset:16", "offset:4096")
-
-
-@pytest.mark.parametrize("word", EVERY)
-def test_a_word_has_a_number_of_its_own_that_gives_it_back(word):
-    assert (
-        layout.layout_of_number(layout.layout_number(word))
-        == layout.parse_layout(f" {word.upper()}")
-        == word
-    )
-    assert len({layout.layout_number(one) for one in EVERY}) == len(EVERY)
 
 
 def test_the_schema_says_which_number_is_which_word():
     for word in layout.WORDS:
         assert f"{layout.layout_number(word)} `{word}`" in LAYOUTS
     assert f"{layout.layout_number('offset:0')} + N `offset:N`" in LAYOUTS
-
-
-@pytest.mark.parametrize("value", [0, 5, 999, 1000 + layout.FARTHEST + 1])
-def test_other_numbers_stand_for_nothing(value):
-    with pytest.raises(InputError, match=f"layout={value}"):
-        window.shown_axis_value("layout", value)
 
 
 def test_a_case_without_a_layout_is_stored_as_it_was():
@@ -250,18 +226,6 @@ def test_a_control_that_finds_the_address_is_pinned_or_says_alignment():
 BOTH = ((slice(0, 1), slice(0, 2)),)
 
 
-def test_a_difference_in_where_operands_begin_alone_is_called_alignment(started):
-    # two orders that NumPy has on every machine, as if a library had chosen them by the address
-    found = pair(started("numpy"), Case("sum", in_channels=300, length=5), "transposed")
-    words = found.left.case.layout, found.right.case.layout
-    assert not found.by_address and words == ("transposed", "contiguous")
-    found.left = replace(found.left, case=found.left.case.with_(layout="offset:4"))
-    assert found.by_address and found.causes == {"alignment": len(found.differing)}
-    assert found.replayed == 5 and "alignment: " in found.lines()[2]
-    found.left = replace(found.left, case=found.left.case.with_(in_channels=200))
-    assert not found.by_address
-
-
 @pytest.mark.parametrize(
     "case",
     [Case(**LINE | {"length": 4}, bias="normal"), Case("dense", in_channels=64)],
@@ -302,18 +266,6 @@ def test_an_address_that_decides_bits_is_a_cause_where_offsets_pin_it(started):
     pytest.skip("ONNX Runtime adds in one order at every address of this processor")
 
 
-def test_a_finding_keeps_its_layouts_and_is_made_smaller_with_them():
-    found = Finding.of(Case(**LINE), "layout", "transposed", "contiguous")
-    assert found.label == "conv1d 2, 1 -> 8, length 9, layout transposed against contiguous"
-    told = found.to_json()
-    assert (told["vary"], told["at"], told["against"]) == ("layout", "transposed", "contiguous")
-    smaller = found.reshaped(filters=2, length=5)
-    assert (smaller.left.layout, smaller.right.layout) == ("transposed", "contiguous")
-    assert len(OutputPairs.must_agree(found)) == 8 * 8
-    with pytest.raises(InputError, match="layout=sideways"):
-        Finding.of(Case(**LINE), "layout", "sideways", "contiguous")
-
-
 @pytest.mark.slow
 def test_a_sweep_compares_every_layout_with_contiguous_and_goes_on_from_its_store(tmp_path):
     case = Case("sum", in_channels=300, length=5)
@@ -343,22 +295,3 @@ def test_the_stable_convolution_has_one_set_of_bits_in_every_layout(started):
 
     words = ("contiguous", "transposed", "strided", "offset:4")
     assert len({bits(word) for word in words}) == 1
-
-
-def test_promises_name_the_layouts_that_they_hold_for(started):
-    case = Case("sum", in_channels=9, layout="transposed")
-    found = thresholds.find_thresholds(started("numpy"), case, 12, scanned=4, checks=0)
-    assert found.to_json()["layouts"] == ["transposed"]
-    assert "operands lie in memory as transposed" in found.assumed
-    swept = by_order.sweep_by_order(started("numpy"), case, [2, 5]).to_json()
-    assert swept["layouts"] == ["transposed"]
-    both = by_order.sweep_by_order(started("numpy"), case.with_(length=2), [2], "layout").to_json()
-    assert "layouts" not in both and both["against"] == "contiguous"
-
-
-def test_remedies_are_judged_in_the_cases_own_layout_and_against_the_same_exact_sums():
-    case = Case(**LINE, layout="transposed")
-    for one, other in zip(exact_sums(case), exact_sums(Case(**LINE)), strict=True):
-        assert (one == other).all()
-    measured = Measured(case, Target.parse("torch"), (4,), 9, 4, [])
-    assert measured.layouts == ["transposed"]

@@ -9,6 +9,10 @@ import pytest
 from probe.case import floats, operands
 from probe.case.case import Case
 from probe.case.operands import mix
+from probe.order.replay import replay
+from probe.order.summation import Rounding, Summation
+from probe.order.tree import Tree
+from probe.order.window import columns
 
 KINDS = tuple(operands.KINDS)
 
@@ -127,101 +131,57 @@ def test_explicit_weights_and_bias_replace_the_generated():
     assert b.tolist() == np.float32([0.0401]).tolist()
 
 
-# --- what `integers` and `cancel` promise, with additions written out here ---
+# --- what `integers` and `cancel` promise, in the orders that libraries have ---
 
 
-def sequential(items, add):
-    total = items[0]
-    for item in items[1:]:
-        total = add(total, item)
-    return total
-
-
-def reverse(items, add):
-    return sequential(items[::-1], add)
-
-
-def pairwise(items, add):
-    while len(items) > 1:
-        items = [sequential(items[i : i + 2], add) for i in range(0, len(items), 2)]
-    return items[0]
-
-
-def lanes(width, then=pairwise):
-    def blocked(items, add):
-        return then([sequential(items[i::width], add) for i in range(min(width, len(items)))], add)
-
-    return blocked
-
-
-def eigen(items, add):
+def eigen(n):
     """Class B of FACTS: groups of 4 as (0+2)+(1+3), then the tail one by one."""
-    whole = len(items) // 4 * 4
-    a, b, c, d = (sequential(items[i:whole:4], add) for i in range(4))
-    return sequential([add(add(a, c), add(b, d)), *items[whole:]], add)
+    whole = [start + lane for start in range(0, n // 4 * 4, 4) for lane in (0, 2, 1, 3)]
+    nodes = list(Tree.lanes(whole, 4).nodes) if whole else []
+    for leaf in range(len(whole), n):
+        nodes.append((~(len(nodes) - 1), leaf))
+    return Tree.from_nodes(nodes)
 
 
-ORDERS = {
-    "sequential": sequential,
-    "reversed": reverse,
-    "pairwise": pairwise,
-    "blocked-4": lanes(4),
-    "blocked-8": lanes(8),
-    "blocked-16": lanes(16),
-    "eigen": eigen,
-}
-
-
-def fused_step(total, x, w):
-    """total + x * w, rounded once: exact product, sum rounded to odd in float64, then float32."""
-    product, total = x.astype(np.float64) * w, total.astype(np.float64)
-    high = product + total
-    part = high - product
-    low = (product - (high - part)) + (total - part)
-    odd = high.view(np.int64) & 1 == 1
-    toward = np.nextafter(high, np.where(low > 0, np.inf, -np.inf))
-    return np.where((low != 0) & ~odd, toward, high).astype(np.float32)
-
-
-def fused(x, w):
-    total = x[0] * w[0]
-    for left, right in zip(x[1:], w[1:], strict=True):
-        total = fused_step(total, left, right)
-    return total
+def orders(n):
+    """Names by tree: each order once."""
+    trees = {
+        "blocked-4": Tree.lanes(n, 4),
+        "blocked-8": Tree.lanes(n, 8),
+        "blocked-16": Tree.lanes(n, 16),
+        "pairwise": Tree.pairwise(n),
+        "reversed": Tree.sequential(range(n)[::-1]),
+        "sequential": Tree.sequential(n),
+    }
+    if n >= 4:
+        trees = {"eigen": eigen(n)} | trees
+    return {tree: name for name, tree in trees.items()}
 
 
 def met(case):
-    """x and w of every leaf, (leaves, outputs), cut out with plain slices (VALID, one batch)."""
+    """x and w of every leaf, (leaves, outputs)."""
     x, w, _ = case.operands()
-    (kernel,), (outputs,) = case.kernel, case.output_spatial()
-    rows = np.stack([x[0, k : k + outputs] for k in range(kernel)])  # (kernel, outputs, channels)
-    rows = rows.transpose(0, 2, 1).reshape(case.summands, outputs, 1)
-    weights = w.reshape(case.summands, 1, case.filters)
-    flat = (case.summands, outputs * case.filters)
-    both = np.broadcast_arrays(rows, weights)
-    return [array.reshape(flat) for array in both]
+    rows = columns(case, x)[0]
+    weights = w.reshape(case.summands, case.filters)
+    return np.repeat(rows, case.filters, axis=1), np.tile(weights, rows.shape[1])
 
 
-def different(orders, n):
-    """The orders without those that add in the same tree as one before."""
-    nodes, trees = {}, {}
-    for name, order in orders.items():
-        root = order(
-            list(range(n)), lambda a, b: nodes.setdefault(frozenset([a, b]), n + len(nodes))
-        )
-        trees.setdefault(root, name)
-    return {name: orders[name] for name in trees.values()}
+def sums(case):
+    """{order: outputs}; in float32 with fused products too."""
+    (x, w), found = met(case), {}
+    for tree, name in orders(case.summands).items():
+        found[name] = replay(Summation(tree), x, w, case.dtype)
+        if case.dtype == "float32" and name in ("sequential", "reversed"):
+            fused = Summation(tree, Rounding.fused_everywhere(tree))
+            found[f"{name}-fused"] = replay(fused, x, w, case.dtype)
+    return found
 
 
 def rates(case):
     """{(order, order): share of outputs that differ}, for all that add in different trees."""
-    x, w = met(case)
-    found = different(ORDERS, case.summands)
-    sums = {name: order(list(x * w), np.add) for name, order in found.items()}
-    if case.dtype == "float32":
-        sums |= {"fused": fused(x, w), "reversed-fused": fused(x[::-1], w[::-1])}
-    pairs = itertools.combinations(sums, 2)
-    return {(a, b): float((sums[a] != sums[b]).mean()) for a, b in pairs}
+    found = sums(case)
+    pairs = itertools.combinations(found, 2)
+    return {(a, b): float((found[a] != found[b]).mean()) for a, b in pairs}
 
 
 def one_channel(n, kind="cancel", dtype="float32"):
@@ -257,11 +217,10 @@ def test_cancel_in_other_dtypes(dtype, least):
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_cancel_shows_what_two_and_three_products_can(n):
-    x, w = met(one_channel(n))
-    rounded = sequential(list(x * w), np.add)
-    assert (fused(x, w) != rounded).mean() > 0.9
+    found = sums(one_channel(n))
+    assert (found["sequential-fused"] != found["sequential"]).mean() > 0.9
     if n == 3:
-        assert (reverse(list(x * w), np.add) != rounded).mean() > 0.9
+        assert (found["reversed"] != found["sequential"]).mean() > 0.9
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

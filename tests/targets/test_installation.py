@@ -13,7 +13,6 @@ from probe.targets import installation
 from probe.targets.installation import install_target, remove_installed
 from probe.targets.launch import InlineSession, Session
 from probe.targets.runtimes import environments, packages
-from probe.targets.runtimes.packages import Failed
 from probe.targets.target import Target
 from probe.ui.cli import shell
 
@@ -91,14 +90,6 @@ def check_failure(said, where=WHERE):
     assert not environments.folder_of(where.name, str(where.version)).exists()
 
 
-def test_an_installers_failure_is_the_targets(monkeypatch):
-    def failing(folder, recipe):
-        raise Failed("installing a==1: no such package", "all that it printed")
-
-    monkeypatch.setattr(packages, "install_release", failing)
-    check_failure("unavailable: installing a==1: no such package")
-
-
 def test_a_full_disk(monkeypatch):
     def full(folder, python):
         raise OSError(28, "No space left on device")
@@ -127,11 +118,6 @@ def test_a_library_that_computes_wrongly(monkeypatch):
     wrong = tuple(one.with_(weights=(1.0, 2.0, 5.0)) for one in installation.CHECKS)
     monkeypatch.setattr(installation, "CHECKS", wrong)
     check_failure("computes 1 \\+ 2 \\+ 4 wrongly")
-
-
-def test_a_missing_python_is_named(monkeypatch):
-    monkeypatch.setattr(packages, "find_python", lambda version: None)
-    check_failure("it needs Python 3")
 
 
 def test_what_needs_no_installation_says_so():

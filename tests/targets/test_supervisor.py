@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from probe.targets.supervisor import PATIENCE, PRINTING, WORDS, Board
+from probe.targets.supervisor import PATIENCE, PRINTING
 
 ROOT = Path(__file__).parents[2]
 
@@ -141,19 +141,6 @@ def test_a_command_whose_supervisor_was_killed_ends_too():
     assert gone(pid)
 
 
-def test_a_board_keeps_what_was_noted_last_and_no_more_than_it_holds():
-    board = Board()
-    assert board.ends == float("inf") and board.status is None and not board.printing
-    board.write("a longer text")
-    board.write("short")
-    board.write("why", 1)
-    assert (board.read(), board.read(1)) == ("short", "why")
-    board.write("\N{EM DASH}" * WORDS)
-    assert set(board.read()) == {"\N{EM DASH}"} and board.read(1) == "why"
-    board.status, board.printing, board.ends = 0, True, 12.5
-    assert (board.status, board.printing, board.ends) == (0, True, 12.5)
-
-
 def test_time_ends_the_main_thread_wherever_it_is_and_no_handler_of_exceptions_keeps_it():
     """``except Exception`` around a library's call took the end of time for the call's failure."""
     from probe.case.errors import NothingKnown
@@ -188,32 +175,3 @@ def test_within_a_part_that_ends_what_is_known_stays_and_nothing_more_is_begun()
         with budget.within(None):  # a part has no time of its own
             assert budget.spent()
     assert not budget.spent()
-
-
-def test_padding_ends_in_time_with_the_sizes_that_are_known(monkeypatch, tmp_path):
-    """It took no limit of time at all."""
-    torch = pytest.importorskip("torch")
-    from probe.sizes.search import PaddedModel
-    from probe.targets.budget import RINGS, current_budget
-    from probe.ui.answers import network
-
-    sized = PaddedModel.sized
-
-    def slow(self, content, *more):
-        if content > 4:  # it hangs, and the time is over
-            now = current_budget()
-            now._end = time.monotonic() + 0.1
-            signal.setitimer(signal.ITIMER_REAL, 0.1, RINGS)
-            time.sleep(60)
-        return sized(self, content, *more)
-
-    monkeypatch.setattr(PaddedModel, "sized", slow)
-    module = torch.nn.Conv1d(3, 4, 3).eval()
-    begun = time.monotonic()
-    answer = network.network(
-        module, fixed=12, lengths=[4, 5, 6], shapes={"x": (1, 3, 12)}, time="59s"
-    )
-    assert time.monotonic() - begun < 55
-    assert [size.content for size in answer.found] == [4]
-    said = "valid sizes from 5 on were not looked at: the 59 s of --time were over"
-    assert said in answer.notes

@@ -10,28 +10,10 @@ from probe.targets.target import Target, available_targets, why_unavailable
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "tensorflow",
-        "tensorflow,onednn=0,contraction=0",
-        "tensorflow,isa=avx2,threads=2",
-        "tensorflow,xla=1",
-        "tensorflow==1.2.1",
-        "tensorflow==2.0.0-rc1@gpu:1,onednn=0",
-        "tensorflow@arm64,onednn=0",
-        "tensorflow@haswell",
-        "keras,backend=jax",
-        "reference,length_switch=20",
-    ],
-)
-def test_canonical_text_comes_back(text):
-    assert Target.parse(text).text == text
-    assert str(Target.parse(text)) == text
-
-
-@pytest.mark.parametrize(
     ("text", "canonical"),
     [
+        ("tensorflow==2.0.0-rc1@gpu:1,onednn=0", "tensorflow==2.0.0-rc1@gpu:1,onednn=0"),
+        ("tensorflow@arm64,onednn=0", "tensorflow@arm64,onednn=0"),
         ("tensorflow@cpu", "tensorflow"),
         ("tensorflow,contraction=0,onednn=0", "tensorflow,onednn=0,contraction=0"),
         (" tensorflow , threads=2, isa=avx2", "tensorflow,isa=avx2,threads=2"),
@@ -41,35 +23,25 @@ def test_canonical_text_comes_back(text):
 )
 def test_equal_targets_have_equal_texts(text, canonical):
     assert Target.parse(text) == Target.parse(canonical)
-    assert Target.parse(text).text == canonical
+    assert str(Target.parse(text)) == Target.parse(text).text == canonical
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("", "use one of tensorflow"),
-        ("@gpu:0", "use one of tensorflow"),
         ("theano", "theano: there is no such library; use one of tensorflow, keras"),
         ("tensorflow=2", "NAME"),
-        ("tensorflow==", "'' is not a version"),
         ("tensorflow==new", "'new' is not a version"),
-        ("tensorflow@", "no device ''"),
         ("tensorflow@cuda:0", "no device 'cuda:0'; use one of cpu, gpu:N, arm64"),
-        ("tensorflow@gpu", "no device 'gpu'"),
         ("reference@gpu:0", "use one of cpu"),
-        ("tensorflow,", "is not a switch; write key=value"),
         ("tensorflow,onednn", "'onednn' is not a switch"),
-        ("tensorflow,onednn=", "'onednn=' is not a switch"),
         ("tensorflow,mkl=0", "no switch 'mkl'; use onednn=0|1, contraction=0|1, isa=sse41|avx|"),
         ("tensorflow,onednn=2", "onednn can't be '2'; use 0|1"),
         ("tensorflow,threads=0", "threads can't be '0'; use a whole number from 1"),
-        ("tensorflow,threads=-1", "threads can't be '-1'"),
-        ("tensorflow,threads=two", "threads can't be 'two'"),
         ("tensorflow,onednn=0,onednn=1", "onednn is given twice"),
         ("tensorflow,mode=eager,xla=1", "xla=1 needs a graph"),
-        ("tensorflow,mode=eager,weights=constant", "weights=constant needs a graph"),
         ("keras,backend=jax,onednn=0", "onednn=0 is a switch of TensorFlow"),
-        ("reference,threads=2", "no switch 'threads'; use algorithm="),
     ],
 )
 def test_what_is_wrong_is_said_with_what_there_is(text, says):
@@ -77,13 +49,6 @@ def test_what_is_wrong_is_said_with_what_there_is(text, says):
         Target.parse(text)
     message = str(caught.value)
     assert message.startswith("target=") and says in message and "\n" not in message
-
-
-def test_a_target_is_made_from_parts_as_from_text():
-    made = Target("tensorflow", switches=(("threads", "2"), ("onednn", "0")))
-    assert made == Target.parse("tensorflow,onednn=0,threads=2")
-    with pytest.raises(InputError):
-        Target("tensorflow", switches=(("onednn", "maybe"),))
 
 
 def test_with_changes_parts_and_switches():
@@ -96,10 +61,6 @@ def test_with_changes_parts_and_switches():
         one.with_(sse=1)
 
 
-def test_reference_runs_everywhere():
-    assert why_unavailable(Target.parse("reference,algorithm=fused")) is None
-
-
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -108,7 +69,6 @@ def test_reference_runs_everywhere():
         ("keras,backend=jax", "jax, which these switches require, is not installed"),
         ("tensorflow,isa=avx2_vnni", "isa=avx2_vnni needs a CPU with avx_vnni"),
         ("tensorflow@gpu:0", "this machine has no GPU"),
-        ("tensorflow@gpu:1", "this machine has no GPU"),
     ],
 )
 def test_what_cannot_run_here_says_why(text, why, monkeypatch, tmp_path):
@@ -157,11 +117,8 @@ def test_the_list_of_targets_covers_every_library_and_says_why_not():
     [
         ("2.21.0", "avx2 fma avx512f", "0"),
         ("2.21.0", "avx512f avx512_vnni", "1"),
-        ("2.21.0", "avx2 avx_vnni", "1"),
-        ("2.9.0", "avx512_bf16", "1"),
         ("2.8.0", "avx512_vnni", "0"),
         ("2.21.0", "asimd sve", None),
-        ("2.21.0", "", "0"),
     ],
 )
 def test_a_default_that_goes_by_the_processor_is_said(version, flags, onednn, monkeypatch):
@@ -173,7 +130,3 @@ def test_a_default_that_goes_by_the_processor_is_said(version, flags, onednn, mo
     states = {"0": "off", "1": "on"}
     said = f"; oneDNN: {states[onednn]} by default on this processor" if onednn else "2.0 on"
     assert choice.doc.endswith(said)
-    assert target.defaults_here(Target("keras")) or onednn != "1"
-    assert not target.defaults_here(Target.parse("tensorflow@arm64"))
-    assert not target.defaults_here(Target.parse("tensorflow,onednn=1"))
-    assert not target.defaults_here(Target("numpy"))

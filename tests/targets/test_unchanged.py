@@ -14,7 +14,6 @@ import pytest
 
 import probe
 from probe.sizes import stable
-from probe.targets.unchanged import unchanged
 
 X = np.random.default_rng(0).normal(size=(6, 16)).astype("float32")
 CASE = probe.Case(op="conv1d", kernel=3, in_channels=4, filters=2, length=9)
@@ -143,7 +142,7 @@ def torch_questions(model, folder):
     yield "assert_same_bits", lambda: probe.assert_same_bits(x, x.clone())
 
 
-def keras_questions(model, folder, slow):
+def keras_questions(model):
     from probe.sizes.stable import keras_layers
     from tests.sizes.invariant.keras_models import L, keras, tf
 
@@ -157,13 +156,6 @@ def keras_questions(model, folder, slow):
     yield "network", lambda: probe.network(model, vary="batch", at=1, against=6, inputs=inputs)
     yield "stabilized", lambda: keras_layers.stabilized(chain)
     yield "tensorflow", lambda: probe.first_difference(draws, draws)
-    if not slow:
-        return
-    yield "record", lambda: probe.record(model, folder / "keras", inputs=inputs)
-    yield "remedies", lambda: probe.remedies(chain, [5], fixed=24)
-    yield "padding", lambda: probe.network(chain, fixed=24, lengths=[5])
-    yield "first_difference", lambda: probe.first_difference(lambda: model(X[:1]), lambda: model(X))
-    yield "a function", lambda: stable.invariant(tf.function(lambda x: model(x)))[0](tf.constant(X))
 
 
 def other_questions(folder, slow=True):
@@ -219,9 +211,8 @@ def test_nothing_of_a_torch_model_or_the_process_is_changed(torch_model, tmp_pat
         ask(name, question, lambda: {**state_of_process(), **state_of_torch(torch_model)})
 
 
-@pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_nothing_of_a_keras_model_or_the_process_is_changed(keras_model, tmp_path, slow):
-    for name, question in keras_questions(keras_model, tmp_path, slow):
+def test_nothing_of_a_keras_model_or_the_process_is_changed(keras_model):
+    for name, question in keras_questions(keras_model):
         ask(name, question, lambda: {**state_of_process(), **state_of_keras(keras_model)})
 
 
@@ -258,24 +249,3 @@ def test_a_call_of_an_invariant_model_moves_what_one_plain_call_moves(torch_mode
     keras_model.set_weights(before)
     stable.invariant(keras_model)[0](X)
     assert list(map(bits, keras_model.get_weights())) == list(map(bits, moved))
-
-
-def test_hooks_are_kept_where_their_handles_find_them():
-    torch = pytest.importorskip("torch")
-    layer = torch.nn.Linear(2, 2)
-    handle = layer.register_forward_hook(lambda *_: None)
-    with unchanged(layer):
-        layer.register_forward_hook(lambda *_: None)
-    assert len(layer._forward_hooks) == 1
-    handle.remove()
-    assert not layer._forward_hooks
-
-
-def test_gradients_that_wait_for_a_value_still_come():
-    torch = pytest.importorskip("torch")
-    x, factor = torch.ones(3, requires_grad=True), torch.full((3,), 2.0)
-    y = (x * factor).sum()
-    with unchanged(lambda: factor):
-        pass
-    y.backward()
-    assert x.grad.tolist() == [2.0, 2.0, 2.0]

@@ -2,12 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 from probe.case import schema
-from probe.case.schema import tables
 from probe.case.schema.tables import ABOUT, TABLES, TYPES
-from probe.sweep.store import parquet
 
 README = Path(__file__).parents[3] / "results" / "README.md"
 
@@ -24,36 +20,6 @@ def test_every_column_says_its_type_and_meaning_once():
             assert column.type in TYPES and column.meaning
             assert column.null != "", f"{table}.{column.name}: null without a meaning"
             assert 1 <= column.since <= schema.VERSION
-
-
-def test_a_line_that_is_no_column_is_named():
-    with pytest.raises(ValueError, match="'name text' is not a column"):
-        tables._define("## a_table\nOne row.\n\nname text")
-    assert "a_table" not in TABLES
-
-
-def test_history_tells_every_version():
-    assert list(schema.HISTORY) == list(range(1, schema.VERSION + 1))
-
-
-def test_every_type_has_its_arrow_type():
-    for name in TYPES:
-        assert schema.Column("x", name, "x").arrow() is not None
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_rows_have_keys_and_files_have_the_version(table):
-    assert schema.key_columns(table)
-    assert (
-        schema.arrow_schema(table).metadata[b"probe.schema_version"] == str(schema.VERSION).encode()
-    )
-
-
-def test_differences_and_causes_belong_to_a_comparison():
-    assert tuple(schema.key_columns("comparisons")) == parquet.PAIR
-    assert tuple(schema.key_columns("differences"))[:-1] == parquet.PAIR
-    for table, columns in parquet.TOGETHER.items():
-        assert set(columns) < set(schema.key_columns(table))
 
 
 def test_run_id_changes_with_what_may_change_bits_only():

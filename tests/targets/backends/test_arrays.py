@@ -31,12 +31,6 @@ def ask(session, case):
     return conforming.run(session, case.spec(), x, w).ravel()
 
 
-@pytest.mark.slow
-def test_numpys_long_dot_product_and_sum_are_replayed():
-    long = [Case(op, in_channels=1500, length=1) for op in ("dot", "sum")]
-    assert not conforming.not_replayed(numpy_session(), long)
-
-
 @pytest.mark.parametrize("n", [7, 100])
 def test_numpy_is_called_as_its_users_call_it(n):
     session, case = numpy_session(), Case("matmul", in_channels=n, filters=4, length=3)

@@ -7,9 +7,6 @@ import pytest
 
 from probe.case.errors import TargetError
 from probe.targets.backends import conformance
-from probe.targets.backends.contract import Unsupported
-from probe.targets.backends.litert import ALIGNMENT, LiteRT, runners, schema_weights
-from probe.targets.backends.source import InputShape
 from tests.targets.backends import conforming
 
 pytestmark = pytest.mark.long
@@ -36,56 +33,3 @@ def test_who_runs_an_operator(started):
     assert said == {"interpreter": ["PAD by XNNPACK", "CONV_2D by XNNPACK"]}
     said = conforming.kernels(started("litert,xnnpack=0"), spec, (1, 5, 5, 1))
     assert said == {"interpreter": ["PAD built in", "CONV_2D built in"]}
-
-
-@pytest.mark.parametrize(
-    ("delegate", "expected"),
-    [
-        (([0, 1, 2, 3], [5]), ["PAD by XNNPACK", "CONV_2D by XNNPACK"]),
-        (([4, 1, 2], [5]), ["PAD built in", "CONV_2D by XNNPACK"]),
-        (([0, 3], [4]), ["PAD by XNNPACK", "CONV_2D built in"]),
-    ],
-)
-def test_a_delegate_may_take_a_part(delegate, expected):
-    details = [
-        {"op_name": "PAD", "inputs": [0, 3], "outputs": [4]},
-        {"op_name": "CONV_2D", "inputs": [4, 1, 2], "outputs": [5]},
-        {"op_name": "DELEGATE", "inputs": delegate[0], "outputs": delegate[1]},
-    ]
-    assert runners(details) == expected
-
-
-@pytest.mark.parametrize(
-    ("op", "kernel", "shape"),
-    [
-        ("conv1d", [5], (6, 1, 5, 3)),
-        ("conv2d", [2, 5], (6, 2, 5, 3)),
-        ("conv3d", [2, 1, 5], (2, 1, 5, 3, 6)),
-        ("depthwise_conv2d", [2, 5], (1, 2, 5, 6)),
-    ],
-)
-def test_weights_in_the_operators_layout(op, kernel, shape):
-    spec = conformance.spec(op, kernel, in_channels=3, filters=6)
-    w = np.arange(np.prod(shape), dtype=np.float32)
-    w = w.reshape(*kernel, 3 // spec["groups"], 6)
-    assert schema_weights(spec, w).shape == shape
-    assert schema_weights(spec, w).ravel()[0] == 0
-
-
-def emitted(spec, shape):
-    """The Source of a case; no library is imported."""
-    return LiteRT().described({}, "cpu", "").emit(spec, InputShape(spec, shape))
-
-
-def test_the_models_buffers_are_aligned_and_hold_what_is_given():
-    pytest.importorskip("ai_edge_litert.schema_py_generated")
-    spec = conformance.spec("conv1d", [3], filters=5, bias=True)
-    hold = emitted(spec, (1, 9, 1)).hold
-    for factor in (1, 2):  # packed once; new weights go into the finished bytes
-        w, b = (factor * np.arange(1, n + 1, dtype=np.float32) for n in (15, 5))
-        content = hold({"w": w.reshape(3, 1, 5), "b": b})["model"]
-        for array in (w.reshape(3, 5).T, b):
-            place = content.index(np.ascontiguousarray(array).tobytes())
-            assert place % ALIGNMENT == 0
-    with pytest.raises(Unsupported, match="no window fits"):
-        emitted(spec, (1, 2, 1))

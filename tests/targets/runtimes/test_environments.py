@@ -142,23 +142,3 @@ def test_without_qemu_nothing_is_emulated(qemu, monkeypatch):
     for device, name in (("haswell", "qemu-x86_64"), ("arm64", "qemu-aarch64")):
         said = str(target.why_unavailable(Target.parse(f"tensorflow@{device}")))
         assert f"{name}, which is not installed; install qemu's user mode" in said
-
-
-@pytest.mark.parametrize(
-    ("system", "machine", "said"),
-    [
-        ("Darwin", "arm64", "runs on Linux; this is Darwin"),
-        ("Linux", "aarch64", "needs an x86 interpreter; this machine is aarch64"),
-    ],
-)
-def test_emulation_says_where_it_works(qemu, monkeypatch, system, machine, said):
-    monkeypatch.setattr(environments.platform, "system", lambda: system)
-    monkeypatch.setattr(environments.platform, "machine", lambda: machine)
-    assert said in str(environments.emulation_missing("haswell"))
-
-
-def test_missing_is_told_for_a_library_that_is_nowhere(monkeypatch):
-    monkeypatch.setattr(target, "installed_version", lambda backend: None)
-    assert "pip install torch" in str(target.why_unavailable(Target.parse("torch")))
-    with pytest.raises(environments.Missing, match="torch==1.9.0 is not installed here; probe"):
-        target.target_runtime(Target.parse("torch==1.9.0"))

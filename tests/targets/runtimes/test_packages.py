@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -65,12 +64,6 @@ def test_an_interpreter_is_found_in_pyenv_the_newest_first(monkeypatch, tmp_path
     assert packages.find_python("9.6") == tmp_path / "versions/9.6.15/bin/python"
 
 
-def test_this_python_serves_its_own_version():
-    version = "{}.{}".format(*sys.version_info)
-    found = packages.find_python(version)
-    assert found is not None and packages.answers(found, version)
-
-
 def test_a_missing_interpreter_says_how_to_get_it():
     assert packages.find_python("9.7") is None
     assert "needs Python 3.6" in packages.python_missing("3.6")
@@ -123,27 +116,6 @@ def test_arm64_wheels_come_by_pip_where_there_is_no_uv(monkeypatch, tmp_path, pi
     assert words[-3:] == ["--target", str(tmp_path), "a==1"]
 
 
-@pytest.mark.slow
-def test_pip_takes_an_arm64_wheel_of_every_glibc(monkeypatch, tmp_path):
-    """pip matches tags exactly: TensorFlow 2.21.0's wheel, of 2_27, was not found among 2_28's."""
-    tags = ["manylinux_2_17", "manylinux_2_27", "manylinux_2_34", "manylinux_2_39", "manylinux2014"]
-    for number, tag in enumerate(tags):
-        name, info = f"wheel{number}", f"wheel{number}-1.dist-info"
-        with zipfile.ZipFile(tmp_path / f"{name}-1-py3-none-{tag}_aarch64.whl", "w") as wheel:
-            wheel.writestr(f"{name}.py", "")
-            metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n"
-            wheel.writestr(f"{info}/METADATA", metadata)
-            words = f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-{tag}_aarch64\n"
-            wheel.writestr(f"{info}/WHEEL", words)
-            wheel.writestr(f"{info}/RECORD", "")
-    monkeypatch.setattr(packages, "uv", lambda: None)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    wanted = [f"wheel{number}==1" for number in range(len(tags))]
-    packages.install_for_arm64(tmp_path / "there", "3.11", wanted)
-    assert len(list((tmp_path / "there").glob("wheel*.py"))) == len(tags)
-
-
 def test_a_root_folder_needs_a_python(tmp_path):
     with pytest.raises(Failed, match="no usr/bin/python3.N"):
         packages.provide_sysroot(tmp_path)
@@ -155,25 +127,3 @@ def test_a_root_folder_needs_a_python(tmp_path):
     assert packages.make_arm64_environment(tmp_path, into) == "3.11"
     assert environments.sysroot_of(into) == tmp_path
     assert Path(os.readlink(environments.python_of(into))).name == "python3.11"
-
-
-def test_a_root_folder_that_fails_on_the_way_is_taken_away(monkeypatch, tmp_path):
-    monkeypatch.setenv("PROBE_CACHE", str(tmp_path))
-    script(tmp_path / "bin" / "dpkg", "exit")
-    script(tmp_path / "bin" / "apt-get", "echo 'E: No space left on device' >&2; exit 100")
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin:/usr/bin")
-    with pytest.raises(Failed, match="apt-get update: No space left on device"):
-        packages.provide_sysroot()
-    assert not packages.sysroot_folder().exists()
-
-
-def test_where_an_environment_has_no_pip_uv_runs_one(monkeypatch):
-    assert packages.own_pip()[:3] == [sys.executable, "-m", "pip"]
-    monkeypatch.setattr(packages, "find_spec", lambda name: None)
-    monkeypatch.setattr(packages, "uv", lambda: "/here/uv")
-    words = packages.own_pip()
-    assert words[:2] == ["/here/uv", "run"] and sys.executable in words
-    monkeypatch.setattr(packages, "uv", lambda: None)
-    with pytest.raises(packages.Failed, match="neither pip nor uv is here; run python -m"):
-        packages.own_pip()
-    assert packages.releases_known("numpy") == []

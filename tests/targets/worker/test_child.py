@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe.case import floats, operands, ulp
+from probe.case import operands, ulp
 from probe.case.case import Case
 from probe.targets.backends.contract import OutOfMemory, Unavailable, Unsupported
 from probe.targets.worker import child as worker
@@ -39,15 +39,6 @@ def loaded(case: Case, algorithm: str = "sequential") -> worker.Worker:
     return made
 
 
-def swept(made: worker.Worker, case: Case, lengths: range, **options: object) -> list:
-    request = {"do": "sweep", "key": "k", "vary": "length", "against": case.length, **options}
-    items = []
-    for length in lengths:
-        ranges = [[0, size, 1] for size in case.output_shape(length)]
-        items.append([length, [[None, ranges]]])
-    return answers(made, request | {"items": items})
-
-
 CASE = Case(op="conv1d", kernel=3, in_channels=4, filters=3, length=20, batch=2, bias=0.5)
 
 
@@ -68,13 +59,6 @@ def test_a_cut_is_the_smaller_case(vary):
     assert ulp.equal(arrays["y"], alone["y"], "float32")
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_every_dtype_travels_in_its_container(dtype):
-    case = CASE.with_(dtype=dtype)
-    _, arrays = ask(loaded(case), {"do": "run", "key": "k"})
-    assert arrays["y"].dtype == floats.container_of_format(dtype)
-
-
 @pytest.mark.parametrize("step", [0, 4, 8, 16, 20, 48])
 def test_realigned_moves_on_or_off_the_boundary(step):
     raw = np.zeros(4096, np.uint8)
@@ -84,50 +68,6 @@ def test_realigned_moves_on_or_off_the_boundary(step):
     moved = worker.realigned(x)
     assert (moved == x).all() and moved.flags.c_contiguous
     assert (moved.ctypes.data % 16 == 0) != (x.ctypes.data % 16 == 0)
-
-
-def test_a_stable_target_never_differs():
-    found = swept(loaded(CASE), CASE, range(3, 20))
-    at, differing = (
-        np.concatenate([arrays[name] for _, arrays in found]) for name in ("at", "differing")
-    )
-    assert at.tolist() == list(range(3, 20)) and not differing.any()
-    assert {state for header, _ in found for state in header["control"]} == {"equal"}
-
-
-def test_differences_are_those_of_two_runs():
-    case = CASE.with_(operands="cancel", batch=1, in_channels=16)
-    made = loaded(case, "pairwise")
-    order = loaded(case, "sequential")
-    whole = ask(made, {"do": "run", "key": "k"})[1]["y"]
-    _, found = swept(made, case, range(9, 10))[0]
-    assert found["compared"].tolist() == [7 * 3]
-    one = ask(made, {"do": "run", "key": "k", "at": {"length": 9}})[1]["y"]
-    expected = ulp.differences(one, np.ascontiguousarray(whole[:, :7]), "float32")
-    assert found["differing"].tolist() == [len(expected.index)]
-    other = ask(order, {"do": "run", "key": "k"})[1]["y"]
-    assert len(ulp.differences(whole, other, "float32").index)  # the operands do show an order
-
-
-def test_controls_find_a_target_that_answers_at_random():
-    case = Case(op="conv1d", kernel=9, in_channels=16, filters=4, length=30, operands="cancel")
-    made = loaded(case, "random")
-    every = swept(made, case, range(20, 22), control="every")
-    assert all(state != "equal" for header, _ in every for state in header["control"])
-    assert every[0][0]["base_control"] == "differs"
-
-
-def test_an_item_that_fails_is_listed_and_the_others_go_on():
-    found = swept(loaded(CASE), CASE, range(18, 23))
-    failures = [failure for header, _ in found for failure in header["failures"]]
-    assert [failure[0] for failure in failures] == [21, 22]
-    assert "the operands have 20" in failures[0][2]
-    assert np.concatenate([arrays["at"] for _, arrays in found]).tolist() == [18, 19, 20]
-
-
-def test_interval_0_answers_the_base_and_then_every_item():
-    found = swept(loaded(CASE), CASE, range(5, 8), interval=0)
-    assert [len(arrays["at"]) for _, arrays in found] == [0, 1, 1, 1, 0]
 
 
 @pytest.mark.parametrize("mode", ["weights", "inputs"])
@@ -156,17 +96,6 @@ def test_masks_are_calls_with_edited_operands(mode):
     chosen = {"do": "masks", "key": "k", "mode": mode}
     _, some = ask(made, chosen, edits | {"select": np.array([5, 0])})
     assert (some["outputs"] == found["outputs"].reshape(4, -1)[:, [5, 0]]).all()
-
-
-def test_masks_answer_in_parts_of_bounded_size(monkeypatch):
-    made = loaded(CASE)
-    request = {"do": "masks", "key": "k", "mode": "weights"}
-    arrays = {"offsets": np.arange(8), "flat": np.arange(7), "values": np.arange(7, dtype="f4")}
-    _, whole = ask(made, request, arrays)
-    monkeypatch.setattr("probe.targets.worker.compare.ANSWER_BYTES", 3 * whole["outputs"][0].nbytes)
-    parts = answers(made, request, arrays)
-    assert [header["first"] for header, _ in parts] == [0, 3, 6]
-    assert (np.concatenate([found["outputs"] for _, found in parts]) == whole["outputs"]).all()
 
 
 @pytest.mark.parametrize(

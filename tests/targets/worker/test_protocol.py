@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -102,15 +101,11 @@ def test_garbage_is_no_frame(data):
 @pytest.mark.parametrize(
     "envelope",
     [
-        b"[]",
-        b"[1, []]",
         b"{}",
         b"\xff",
         b'[{}, [["x", "O", [1]]]]',
-        b'[{}, [["x", "nonsense", [1]]]]',
         b'[{}, [["x", "<f4", [-1]]]]',
         b'[{}, [["x", "<f4", [1099511627776, 9]]]]',
-        b'[{}, [["x", "<f4", 5]]]',
     ],
 )
 def test_an_envelope_that_is_not_ours_is_refused(envelope):
@@ -123,9 +118,3 @@ def test_an_envelope_that_is_not_ours_is_refused(envelope):
 def test_a_dtype_that_cannot_travel_is_refused(array):
     with pytest.raises(protocol.ProtocolError, match="can't travel"):
         protocol.send(io.BytesIO(), {}, {"x": array})
-
-
-def test_bfloat16_travels_as_bits_only():
-    x = np.ones(3, ml_dtypes.bfloat16)
-    with pytest.raises(protocol.ProtocolError, match="bfloat16"):
-        protocol.send(io.BytesIO(), {}, {"x": x})
