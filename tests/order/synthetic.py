@@ -5,7 +5,6 @@ What reveals say of these can be held against the truth.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from probe.case import floats
 from probe.explain.comparison import ComparedShapes, Revealer, compare_shapes
 from probe.order.replay import replay
-from probe.order.summation import Rounding, Summation
+from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree
 from probe.targets.backends.reference import Reference
 from probe.targets.launch import InlineSession
@@ -55,34 +54,9 @@ class Kernel:
         return floats.widen(replay(summation, same, held, self.dtype, bias), self.dtype)
 
 
-class SummationModel:
-    """A ``MaskedOperator`` of one output that adds as a summation says: what answers have to be."""
-
-    filters = positions = 1
-
-    def __init__(self, summation: Summation, summands: int, bias: bool, dtype: str) -> None:
-        self.summation, self.summands, self.bias, self.dtype = summation, summands, bias, dtype
-
-    def run(
-        self, x: float, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
-    ) -> np.ndarray:
-        """As ``MaskedOperator.run``."""
-        w = np.repeat(template[None], len(leaves), axis=0)
-        for slot, value in enumerate(values):
-            rows = np.flatnonzero(leaves[:, 0, slot] >= 0)
-            w[rows, leaves[rows, 0, slot]] = value
-        return self.outputs(x, w)[:, None, None]
-
-    def each(self, weights: np.ndarray) -> np.ndarray:
-        """As ``MaskedOperator.each``."""
-        return self.outputs(1.0, weights)[:, None, None]
-
-    def outputs(self, x: float, w: np.ndarray) -> np.ndarray:
-        """Returns the answers to calls with these weights (calls, leaves), as float64."""
-        held = floats.round_to(w.T, self.dtype)
-        ones = np.broadcast_to(floats.round_to(np.array(x), self.dtype), held.shape)
-        bias = held[self.summands] if BIAS in self.summation.tree.leaves else None
-        return floats.widen(replay(self.summation, ones, held, self.dtype, bias), self.dtype)
+def model_of(summation: Summation, summands: int, bias: bool, dtype: str) -> Kernel:
+    """A kernel of one output that adds as a summation says."""
+    return Kernel([summation], [[0]], summands, bias=bias, dtype=dtype)
 
 
 def _pairs(truth):
@@ -164,81 +138,19 @@ def random_tree(n: int, rng: np.random.Generator) -> Tree:
     return Tree.from_nodes(nodes)
 
 
-def with_style(tree: Tree, style: str) -> Summation:
-    """A tree with no products fused, all that can be, or every other one of these."""
-    every = Rounding.fused_everywhere(tree, "float32").fused
-    fused = {"none": (), "all": every, "some": sorted(every)[::2]}[style]
-    return Summation(tree, Rounding(frozenset(fused), accumulator_format="float32"))
-
-
-KINDS = (
-    *("fuse", "unfuse", "rotate", "swap leaves", "swap subtrees", "merge"),
-    *("wide node", "rounded node", "truncated node"),
-)
-
-
-def changed(true: Summation, kind: str, rng: np.random.Generator) -> Summation | None:
-    """A summation that differs at one place; None where this one has no such place."""
-    tree, rounding = true
-    if kind in ("fuse", "unfuse"):
-        able = [
-            child
-            for children in tree.nodes
-            for child in children
-            if 0 <= child < BIAS
-            and (child in rounding.fused) == (kind == "unfuse")
-            and (kind == "unfuse" or not rounding.fused.intersection(children))
-        ]
-        if not able:
-            return None
-        fused = rounding.fused ^ {able[int(rng.integers(len(able)))]}
-        return Summation(tree, replace(rounding, fused=fused))
-    if kind in ("wide node", "rounded node", "truncated node"):
-        return _changed_format(true, kind, int(rng.integers(len(tree.nodes) - 1)))
+def changed(tree: Tree, rng: np.random.Generator) -> Tree:
+    """Another tree of the same leaves: two change places, or (a + b) + c becomes a + (b + c)."""
     nodes = [list(children) for children in tree.nodes]
-    made = _changed_nodes(nodes, tree, kind, rng)
-    if made is None or made == tree:
-        return None
-    return Summation(made, rounding)
-
-
-def _changed_format(true: Summation, kind: str, node: int) -> Summation:
-    tree, rounding = true
-    every = frozenset(range(len(tree.nodes)))
-    wide = replace(rounding, accumulator_format="float64", product_format="float32")
-    if kind == "wide node":
-        return Summation(tree, replace(wide, rounded=every - {node}))
-    if kind == "rounded node":
-        return Summation(tree, replace(wide, rounded=every & {node}))
-    return Summation(tree, replace(wide, rounded=every, truncated=frozenset([node])))
-
-
-def _changed_nodes(
-    nodes: list[list[int]], tree: Tree, kind: str, rng: np.random.Generator
-) -> Tree | None:
-    if kind == "swap leaves":
+    above = [n for n, children in enumerate(nodes) if any(child < 0 for child in children)]
+    if rng.integers(2):
         one, two = (int(leaf) for leaf in rng.choice(tree.leaves, 2, replace=False))
         swap = {one: two, two: one}
         return Tree.from_nodes([[swap.get(child, child) for child in node] for node in nodes])
-    above = [n for n, children in enumerate(nodes) if any(child < 0 for child in children)]
-    if not above:
-        return None
     node = above[int(rng.integers(len(above)))]
     inner = next(child for child in nodes[node] if child < 0)
-    if kind == "merge":  # two additions become one of three
-        nodes[node] = [child for child in nodes[node] if child != inner] + nodes[~inner]
-        return _sorted(nodes)
-    if kind == "rotate":  # (a + b) + c becomes a + (b + c)
-        (other,) = (child for child in nodes[node] if child != inner)
-        first, second = nodes[~inner]
-        nodes[~inner], nodes[node] = [second, other], [first, inner]
-        return _sorted(nodes)
-    grand = [child for child in nodes[~inner] if child < 0]
-    outer = next((child for child in nodes[node] if child != inner), None)
-    if kind != "swap subtrees" or not grand or outer is None:
-        return None
-    nodes[~inner][nodes[~inner].index(grand[0])] = outer
-    nodes[node][nodes[node].index(outer)] = grand[0]
+    (other,) = (child for child in nodes[node] if child != inner)
+    first, second = nodes[~inner]
+    nodes[~inner], nodes[node] = [second, other], [first, inner]
     return _sorted(nodes)
 
 

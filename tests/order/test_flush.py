@@ -9,16 +9,13 @@ import pytest
 
 from probe.case import floats, ulp
 from probe.case.case import Case
-from probe.case.errors import TargetError
 from probe.order import flush
 from probe.order.masks import Masks
 from probe.order.replay import replay
 from probe.order.summation import EVERY, Rounding, Summation
 from probe.order.tree import BIAS, Tree
 from probe.report import evaluator
-from probe.targets.target import Target
-from tests.convolutions import explain_case
-from tests.order.synthetic import SummationModel, compared
+from tests.order.synthetic import compared, model_of
 from tests.order.test_replay import slowly
 from tests.order.test_reveal import Known, everywhere, revealed
 from tests.report.test_evaluator import evaluated
@@ -69,12 +66,6 @@ def test_flush_is_a_cause_beside_another_order_where_something_is_subnormal(oper
     assert set(found.apart) == {"order+flush"}, "by order it is apart: other operands would show it"
 
 
-def test_what_flushes_nothing_is_asked_two_questions_more():
-    _, masks = revealed(Known(everywhere(Tree.sequential(20)), 20))
-    asked, masks.flushing = masks.calls, None
-    assert not flush.flushing_outputs(masks).any() and masks.calls == asked + 2
-
-
 class Partly(Known):
     """An operator that flushes the sums of some nodes alone."""
 
@@ -114,14 +105,6 @@ def test_a_sum_that_rounds_twice_is_flushed_where_it_is_kept(flushed, kept):
     given = (floats.round_to(one, "float16") for one in (np.ones((3, 1)), w))
     y = replay(Summation(Tree.sequential(3), rounding), *given, "float16")
     assert floats.widen(y, "float16").tolist() == [kept + 2.0**-14]
-
-
-@pytest.mark.parametrize("positions", [1, 2])
-def test_every_node_of_any_tree_is_all_of_them(positions):
-    for tree in (Tree.sequential(40), Tree.pairwise(33), Tree.lanes(30, 8)):
-        operator = Partly(everywhere(tree, positions, 2), len(tree.leaves), flushed={EVERY})
-        orders, _ = revealed(operator)
-        assert {one.summation.rounding.flushed_sums for one in orders.values()} == {ALL}
 
 
 def test_of_a_long_sum_some_nodes_stand_for_all_where_they_flush_alike(monkeypatch):
@@ -195,34 +178,6 @@ def test_what_counts_as_subnormal_is_told_before_or_after_rounding(kind):
     assert got.tolist() == up
 
 
-TINY = [f"{(-1) ** k * (1 + k % 7 / 5):.4g}e-38" for k in range(65 * 8)]
-MATMUL = Case("matmul", in_channels=65, filters=8, weights=[float(one) for one in TINY])
-CONV = Case("conv1d", 5, weights=[1e-40, 2e-40, 3e-40, 4e-40, 5e-40])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("case", "target", "at", "against", "other"),
-    [
-        (MATMUL, "tensorflow,onednn=0", 1, 40, None),
-        (MATMUL, "tensorflow,isa=avx2", 1, 40, None),
-        (MATMUL, "jax", 1, 104, None),
-        (CONV, "tensorflow", 9, 40, "torch"),
-        (CONV, "torch,flush=1", 9, None, "torch"),
-    ],
-)
-def test_libraries_that_flush_are_explained(case, target, at, against, other):
-    targets = [Target.parse(one) for one in (target, other or target)]
-    try:
-        found = explain_case(case, targets[0], at, against, against_target=targets[1])
-    except TargetError as error:
-        pytest.skip(str(error))
-    assert found.replayed == found.compared and "unexplained" not in found.causes
-    flushes = [one.rounding.flushes for one in found.right.orders.summations]
-    if other == "torch" and not any(flushes) and len(found.differing):
-        assert all("flush" in cause for cause in found.causes)
-
-
 BIASED = Tree.parse("(((0+b)+1)+(2+3))")
 """Leaf 0 is added to the bias, 1 to their sum, 3 to 2."""
 
@@ -230,7 +185,7 @@ BIASED = Tree.parse("(((0+b)+1)+(2+3))")
 def answered(question, leaves, dtype, **flushed):
     """What one output that flushes so answers, about leaves (the bias is 4)."""
     rounding = Rounding(fused=frozenset([1]), **flushed)
-    model = SummationModel(Summation(BIASED, rounding), 4, True, dtype)
+    model = model_of(Summation(BIASED, rounding), 4, True, dtype)
     return int(question(Masks(model), np.array([[leaves]]))[0, 0, 0])
 
 

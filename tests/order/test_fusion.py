@@ -15,7 +15,7 @@ from probe.order.reveal import RevealedTree
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
 from tests.exact import rounded
-from tests.order.synthetic import SummationModel
+from tests.order.synthetic import model_of
 from tests.order.test_tree import any_tree
 
 SUMMANDS = 31
@@ -59,7 +59,7 @@ def test_every_product_of_any_tree_is_asked_once_and_counted_where_it_is_fused(d
         tree = any_tree(rng, 2 + trial % 12, 2 + trial % 3)
         fused = frozenset(leaf for leaf in tree.leaves if rng.random() < 0.5) - {BIAS}
         biased = BIAS in tree.leaves
-        model = SummationModel(Summation(tree, Rounding(fused)), SUMMANDS, biased, dtype)
+        model = model_of(Summation(tree, Rounding(fused)), SUMMANDS, biased, dtype)
         most = fusion_operands(dtype).most if trial % 2 else 3
         pairs = FusedPairs(tree, SUMMANDS, most)
         asked = [leaf for batch in pairs.batches for leaf, _ in batch]
@@ -172,7 +172,7 @@ def test_the_format_of_both_operands_is_told_by_the_bits_they_keep(form):
     tree = Tree.sequential([2, 0, 1])
     summation = Summation(tree, Rounding(operand_format=form, accumulator_format="float32"))
     for dtype in ("float32", "float64") if form is None else ("float32",):
-        model = SummationModel(summation if form else Summation(tree), 3, False, dtype)
+        model = model_of(summation if form else Summation(tree), 3, False, dtype)
         piece = FusionPiece(RevealedTree(tree, ONE, ONE), FusedPairs(tree, -1, 9), False)
         assert fusion.operand_format(Masks(model), piece, 0) == form
     alone = Tree.sequential(1)

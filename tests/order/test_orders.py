@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from probe.case import floats, ulp
 from probe.case.case import Case
 from probe.case.errors import Nondeterministic, NotASum
 from probe.order import orders as orders_room
-from probe.order.fprev import fprev_calls
 from probe.order.masks import SessionOperator
 from probe.order.orders import ContainerOperands, Orders, _OpenOutputs, replays_agree, reveal
 from probe.order.replay import replay
@@ -33,15 +31,6 @@ def conv(op="conv1d", kernel=3, in_channels=4, filters=3, length=9, **more):
     return Case(
         op=op, kernel=kernel, in_channels=in_channels, filters=filters, length=length, **more
     )
-
-
-@pytest.mark.parametrize(
-    ("evidence", "asked"),
-    [(["3 of 4"], "fewer"), (["nan", "3"], "smaller"), (["3", "-inf"], "smaller"), ([], "fewer")],
-)
-def test_masks_that_overflow_are_made_smaller_and_others_count_fewer(evidence, asked):
-    masks = SimpleNamespace(mask_smaller=lambda: "smaller", count_fewer=lambda: "fewer")
-    assert _OpenOutputs._asked_coarser(SimpleNamespace(masks=masks), evidence) == asked
 
 
 @pytest.mark.parametrize(
@@ -79,11 +68,6 @@ def test_sums_that_are_truncated_before_a_bias_is_added_are_told(summands, dtype
     assert not bias or tree.nodes[-1] == (~(summands - 2), BIAS)
     nearest = Summation(tree, replace(rounding, truncated=frozenset()))
     assert Summation(tree, rounding).causes(nearest) == ("rounding",)
-
-
-def test_the_bias_is_a_summand():
-    (found,) = reveal(session(), conv(kernel=2, in_channels=1, bias="normal")).summations
-    assert found.tree == Tree.sequential([0, 1, BIAS]) and found.tree.text == "((0+1)+b)"
 
 
 @pytest.mark.parametrize(
@@ -245,15 +229,6 @@ def test_known_ways_of_long_sums_save_every_question():
     )
 
 
-@pytest.mark.parametrize("channels", [4, 40])
-def test_only_wanted_outputs_are_revealed(channels):
-    case = conv(in_channels=channels)
-    wanted = np.zeros((7, 3), bool)
-    wanted[2, 1] = True
-    orders = reveal(session(), case, wanted=wanted)
-    assert (orders.replayed == wanted).all() and ((orders.index >= 0) == wanted).all()
-
-
 def test_windows_at_edges_of_a_long_sum_are_settled_by_the_order_within():
     """They are asked a few questions, not all that their own trees would take."""
     plain, padded = (
@@ -289,13 +264,6 @@ def test_what_adds_in_a_part_of_the_range_alone_has_no_order(name):
     known = name in ("flushed", "saturated")
     assert orders.replayed.all() == known and bool(orders.summations) == known
     assert known or "scaled through the whole range" in orders.evidence
-
-
-@pytest.mark.parametrize("algorithm", ["sequential", "pairwise", "blocked"])
-def test_all_outputs_cost_at_most_what_fprev_needs_for_one_and_a_half(algorithm):
-    case = conv(in_channels=32, filters=1, length=12)
-    orders = reveal(session(algorithm), case)
-    assert orders.calls <= 1.5 * fprev_calls(orders.summations[0][0])
 
 
 def test_rows_and_counts_are_of_the_outputs_that_add_so():

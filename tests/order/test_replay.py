@@ -171,14 +171,6 @@ def test_partial_sums_are_shown_in_order_with_their_bits() -> None:
     ]
 
 
-def test_operands_in_views_that_repeat_elements_are_read_as_they_are() -> None:
-    signal = np.random.default_rng(2).standard_normal(2000).astype(np.float32)
-    windows = np.lib.stride_tricks.sliding_window_view(signal, 9).T
-    lanes, w = Summation(Tree.lanes(9, 4)), np.ones((9, 1), dtype=np.float32)
-    found = (replay(lanes, x, w, "float32") for x in (windows, np.ascontiguousarray(windows)))
-    assert ulp.equal(*found, "float32")
-
-
 def test_what_does_not_fit_says_so() -> None:
     x, w, tree = np.zeros((2, 3), np.float32), np.zeros((2, 1), np.float32), Tree.sequential(2)
     narrow = Summation(tree, Rounding(accumulator_format="float32"))

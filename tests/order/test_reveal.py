@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
-import sys
 
 import numpy as np
 import pytest
@@ -155,17 +153,6 @@ def test_filters_in_other_orders_or_that_fuse_otherwise_are_told_apart(kinds):
     assert_revealed(Known([row] * 4, len(kinds[0][0].leaves)))
 
 
-@pytest.mark.slow
-def test_long_chains_need_no_stack():
-    n, limit = 240, sys.getrecursionlimit()
-    operator = Known([[(Tree.sequential(n), frozenset(range(1, n)))] * 32], n)
-    sys.setrecursionlimit(len(inspect.stack()) + 100)
-    try:
-        assert_revealed(operator)
-    finally:
-        sys.setrecursionlimit(limit)
-
-
 @pytest.mark.parametrize(
     ("tree", "filters", "most"),
     [
@@ -203,12 +190,6 @@ def test_accumulators_of_16_bit_types_are_told_and_where_they_are_rounded(
         assert rounding.fused == set(fused) and rounding.intermediate_format is None
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_questions_asked_together_do_not_drown_in_each_other(dtype):
-    tree, fused = Tree.parse("(((((0+1)+2)+3)+(4+5))+6)"), frozenset({0, 2, 3, 4})
-    assert_revealed(Known(everywhere(tree, fused=fused), 7, dtype=dtype))
-
-
 @pytest.mark.parametrize(
     ("fused", "most"), [(range(37, 50), 2 * 5), ([40], 2 * 5), (range(33, 64, 2), 32)]
 )
@@ -226,12 +207,6 @@ def test_fused_additions_made_of_wider_ones_round_twice_where_they_fuse():
     orders, _ = revealed(Known(rows, 9, dtype="float16", twice=True))
     found = {at: one.summation.rounding.intermediate_format for (at, _), one in orders.items()}
     assert found == {0: "float32", 1: None}
-
-
-def test_one_product_in_the_widest_format_is_not_truncated():
-    operator = Known(everywhere(Tree.sequential(1)), 1, dtype="float64")
-    orders, _ = revealed(operator, alone=True)
-    assert not orders[0, 0].summation.rounding.truncated
 
 
 def test_what_is_no_sum_is_refused_with_the_answer_that_shows_it():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -23,8 +22,7 @@ from probe.order.rounding import (
 )
 from probe.order.summation import EVERY, ZERO_ADDED, ZERO_FUSED, ZERO_KEPT, Rounding, Summation
 from probe.order.tree import BIAS, Tree
-from probe.ui.cli import shell
-from tests.order.synthetic import Kernel, SummationModel, compared
+from tests.order.synthetic import Kernel, compared, model_of
 from tests.order.test_tree import any_tree
 
 
@@ -49,12 +47,6 @@ def test_results_and_sums_of_fewer_bits_are_sums_and_replay(algorithm, channels,
     assert form == "bfloat16" or "flushed_inputs" not in told
 
 
-@pytest.mark.slow
-def test_units_that_a_short_result_cannot_count_are_counted_in_parts():
-    found = explained("short", "short", 300).left
-    assert not found.refusal and found.replays.all() and not found.orders.not_a_sum.any()
-
-
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("leaf", [0, 1])
 def test_a_product_alone_is_asked_whether_it_is_cut_off(dtype, leaf):
@@ -62,7 +54,7 @@ def test_a_product_alone_is_asked_whether_it_is_cut_off(dtype, leaf):
     wide = floats.FORMATS[dtype].wider[0]
     for cut in (frozenset(), frozenset([-1])):
         how = Rounding(accumulator_format=wide, truncated=cut)
-        masks = Masks(SummationModel(Summation(tree, how), 2, False, dtype))
+        masks = Masks(model_of(Summation(tree, how), 2, False, dtype))
         told.append(int(result_truncated(masks, np.array([[[leaf, leaf]]]))[0, 0, 0]))
     assert told == [0, 1]
 
@@ -70,7 +62,7 @@ def test_a_product_alone_is_asked_whether_it_is_cut_off(dtype, leaf):
 def answered(question, leaves, dtype="float32", **how):
     """What one output answers that adds (((0+1)+2)+b) with such a rounding; the bias is leaf 3."""
     claim = Summation(Tree.parse("(((0+1)+2)+b)"), Rounding(**how))
-    masks = Masks(SummationModel(claim, 3, True, dtype))
+    masks = Masks(model_of(claim, 3, True, dtype))
     return int(question(masks, np.array([[leaves]]))[0, 0, 0])
 
 
@@ -270,14 +262,6 @@ def test_the_sign_of_a_sum_of_zeros_is_asked_once(how, dtype):
         # what is rounded, added to +0, and then followed by fused products answers as if all were
         for fused in {frozenset(), frozenset([1] * (how != ZERO_ADDED))}:
             summation = Summation(tree, Rounding(fused, zero=how))
-            masks = Masks(SummationModel(summation, 4, BIAS in tree.leaves, dtype), signed=True)
+            masks = Masks(model_of(summation, 4, BIAS in tree.leaves, dtype), signed=True)
             assert starts_of_outputs(masks).tolist() == [[how]]
             assert signs_of_zero(masks) is masks.zeros and masks.calls == 2
-
-
-def test_the_command_takes_the_word(capsys):
-    words = ["--op", "matmul", "--in-channels", "3", "--filters", "2", "--at", "1"]
-    words += ["--weights", "-1,-1,-1,-1,-1,-1", "--target", "reference", "--against", "2"]
-    assert shell.run(["explain", *words, "--zeros", "differ", "--kernels", "none", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["signed_zero"] == 0
-    assert shell.run(["explain", *words, "--zeros", "other"]) == 2

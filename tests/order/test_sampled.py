@@ -23,14 +23,6 @@ def sum_of(products: int, length: int = 1) -> probe.Case:
     return probe.Case(op="sum", in_channels=products, length=length)
 
 
-def test_pairs_stand_at_borders_of_blocks_and_at_lanes():
-    pairs = {tuple(pair) for pair in masks.pairs_of_products(4096, 1000).tolist()}
-    assert {(2047, 2048), (511, 512), (0, 1), (0, 8), (0, 2048), (4094, 4095)} <= pairs
-    assert all(0 <= i < j < 4096 for i, j in pairs) and len(pairs) < 60
-    assert len(masks.pairs_of_products(10**9, 1000)) < 80
-    assert len(masks.pairs_of_products(4096, 3)) == 3
-
-
 def test_what_pairs_answer_is_where_they_meet():
     """The left-to-right sum of n joins the first two products at once, the last one at the end; a
     pairwise one joins its halves last."""

@@ -181,11 +181,8 @@ def test_a_chain_of_thousands_costs_no_stack() -> None:
     ("text", "why"),
     [
         ("(0+1", "ends too early"),
-        ("", "ends too early"),
         ("0+1)", "closes more brackets"),
         ("(0+)", "character 3 can't follow"),
-        ("(0 1)", "character 2 can't follow"),
-        ("(0+x)", "character 3 can't follow"),
         ("((0+1))", "has 1 children"),
         ("(0+0)", "leaf 0 is added twice"),
     ],
@@ -280,10 +277,6 @@ def drawn(rows: list[str]) -> set[frozenset[int]]:
     return found
 
 
-def in_lanes(lanes: Sequence[int]) -> Tree:
-    return Tree.sequential([leaf for lane in lanes for leaf in range(lane, 32, 8)])
-
-
 def meets(tree: Tree) -> set[frozenset[int]]:
     place = {leaf: row for row, leaf in enumerate(tree.written)}
     under: dict[int, frozenset[int]] = {}
@@ -296,7 +289,6 @@ def meets(tree: Tree) -> set[frozenset[int]]:
 @pytest.mark.parametrize(
     ("tree", "text"),
     [
-        (Tree.sequential(320), "p0+p1+...+p319"),
         (Tree.sequential(6), "p0+p1+...+p5"),
         (Tree.sequential(5), "p0+p1+p2+p3+p4"),
         (
@@ -306,11 +298,6 @@ def meets(tree: Tree) -> set[frozenset[int]]:
         (Tree.together(8), "{p0+p1+...+p7}"),
         (Tree.sequential([*range(9), BIAS]), "p0+p1+...+p8+b"),
         (Tree.sequential(range(9)[::-1]), "p8+p7+...+p0"),
-        (in_lanes(range(8)), "p0+p8+p16+p24+p1+p9+p17+p25+...+p7+p15+p23+p31"),
-        (
-            in_lanes([0, 1, 2, 3, 5, 6]),
-            "p0+p8+p16+p24+p1+p9+p17+p25+...+p3+p11+p19+p27+p5+p13+p21+p29+p6+p14+p22+p30",
-        ),
     ],
 )
 def test_dots_stand_for_what_goes_on_in_the_same_way(tree, text):
@@ -339,40 +326,20 @@ def test_orders_have_the_names_that_programmers_use():
 @pytest.mark.parametrize(
     ("tree", "short", "name"),
     [
-        (Tree.sequential(3), "p0+p1+p2", "one after the other"),
-        (Tree.pairwise(5), "((p0+p1)+(p2+p3))+p4", "pairwise"),
         (Tree.parse("((((0+2)+(1+3))+4)+b)"), "((p0+p2)+(p1+p3))+p4+b", ""),
-        (Tree.parse("((((0+1)+2)+3)+b)"), "p0+p1+p2+p3+b", "one after the other, the bias last"),
         (Tree.parse("(((b+0)+1)+2)"), "p0+b+p1+p2", "one after the other, the bias first"),
-        (
-            Tree.lanes(32, 4),
-            "((p0+p4+...+p28)+(p1+p5+...+p29))+((p2+p6+...+p30)+(p3+p7+...+p31))",
-            "4 running sums, added pairwise",
-        ),
         (Tree.chain([[i, i + 1] for i in range(0, 40, 2)]), "(p0+p1)+(p2+p3)+...+(p38+p39)", ""),
         (Tree.together(4), "{p0+p1+p2+p3}", "all in one step"),
-        (Tree.chain([[0, 1, 2], [3, 4, 5]]), "{p0+p1+p2}+{p3+p4+p5}", ""),
         (
             Tree.sequential([c + 64 * k for c in range(64) for k in range(3)]),
             "p0+p64+p128+p1+p65+p129+...+p63+p127+p191",
             "one after the other",
         ),
-        (Tree((7,), ()), "p7", ""),
     ],
 )
 def test_trees_as_short_sums(tree, short, name):
     assert short_formula(tree) == short
     assert order_name(tree) == name
-
-
-@pytest.mark.slow
-def test_deep_and_wide_trees_stay_short():
-    nodes, leaf = [(0, 1)], 2
-    for _ in range(800):  # a leaf, then a pair, then a leaf, ...
-        nodes += [(leaf, leaf + 1), (~(len(nodes) - 1), ~len(nodes)), (~(len(nodes) + 1), leaf + 2)]
-        leaf += 3
-    for tree in (Tree.from_nodes(nodes), Tree.sequential([BIAS, *range(4608)])):
-        assert len(short_formula(tree)) <= 300
 
 
 def test_sums_of_three_within_each_other_end_in_dots():
@@ -386,9 +353,3 @@ def test_sums_of_three_within_each_other_end_in_dots():
     tree = Tree.from_nodes([*nodes, *moved, (~(count - 1), ~(2 * count - 1))])
     text = short_formula(tree)
     assert text.startswith("{{{{") and "...}" in text
-
-
-def test_a_drawing_joins_the_rows_between_two_sums():
-    nodes = [(0, 1), (2, 3), (-1, -2), (-3, 4)]
-    lines = ["p0 ─┐", "p1 ─┴─┐", "p2 ─┐ │", "p3 ─┴─┴─┐", "p4 ─────┴─"]
-    assert drawing(Tree.from_nodes(nodes)) == lines

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from probe.case import floats
 from probe.case.case import Case
-from probe.case.errors import NotASum, TargetError
+from probe.case.errors import NotASum
 from probe.explain.evidence import differing_example
 from probe.order import windows
 from probe.order.masks import SessionOperator
 from probe.order.window import Geometry
 from probe.order.windows import (
-    NAMED,
     PoolWindows,
     as_predicted,
     flat_pool_windows,
@@ -27,11 +24,9 @@ from probe.order.windows import (
     reveal_reach,
     reveal_windows,
 )
-from probe.sizes import by_order
 from probe.targets.launch import InlineSession, open_session
-from probe.targets.target import Target, why_unavailable
+from probe.targets.target import Target
 from probe.ui.answers.cases import window
-from probe.ui.answers.show import cases as show
 from tests.convolutions import explain_case
 from tests.order.synthetic import planted
 
@@ -47,20 +42,6 @@ OUTPUTS = {
     "long": lambda y: y * np.float32(1.004),
     "plain": lambda y: y,
 }
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.op)
-def test_the_predicted_windows_are_those_of_plain_loops(case):
-    found = as_predicted(case)
-    width = case.in_channels // case.groups
-    reads, size = Geometry.of(case).reads(), int(np.prod(case.spatial()))
-    for group, entry, at in np.ndindex(case.groups, case.batch, len(reads)):
-        wanted = [
-            -1 if place < 0 else (entry * size + place) * case.in_channels + group * width + channel
-            for place in reads[at].tolist()
-            for channel in range(width)
-        ]
-        assert found[group, entry * len(reads) + at].tolist() == wanted
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.op)
@@ -259,13 +240,6 @@ def test_a_nan_that_gets_in_from_elsewhere_has_the_cause_reach():
     assert "reached" not in shown.to_json()["left"]
 
 
-def test_an_infinity_in_the_window_is_no_reach():
-    case = Case("matmul", in_channels=5, filters=3, operands="ones", put="x[0, 0]=inf")
-    found = explain_case(case, BEYOND, 4, 20, inline=True)
-    assert not found.causes and found.replayed == found.compared == 12
-    assert "reached" not in found.to_json()
-
-
 @pytest.mark.parametrize("dtype", floats.FORMATS)
 @pytest.mark.parametrize(("kind", "algorithm"), [("infinite", "pairwise"), ("nan", "neighbour")])
 def test_infinities_and_nan_replay_in_every_format(kind, dtype, algorithm):
@@ -293,30 +267,6 @@ def test_window_tells_what_reaches_an_output():
     assert "reach" not in quiet and not any("reaches" in one for one in quiet["windows"])
 
 
-def test_window_says_it_in_words():
-    def text(found):
-        console = Console(width=200, record=True, file=io.StringIO())
-        console.print(show.windows(found))
-        return console.export_text()
-
-    told = text(window(SHAPES["groups"], NEIGHBOUR))
-    assert "outputs multiply inputs outside of their window by 0: an infinity there" in told
-    assert "infinities and NaN outside of its window reach no output" in text(
-        window(SHAPES["sum"], PLAIN)
-    )
-    pool = Case("max_pool1d", 2, 2, length=6)
-    assert "this holds for finite operands" in text(window(pool, PLAIN))
-
-
-def test_by_order_says_where_infinities_get_in():
-    case = Case("matmul", in_channels=5, filters=3)
-    with open_session(BEYOND, inline=True) as session:
-        found = by_order.sweep_by_order(session, case, [4, 12]).to_json()
-    assert found["differing"] == 0 and found["reached"] == [{"length": 12, "outputs": 33}]
-    with open_session(PLAIN, inline=True) as session:
-        assert "reached" not in by_order.sweep_by_order(session, case, [4, 12]).to_json()
-
-
 def test_a_request_carries_as_many_edits_as_are_allowed_and_one_set_at_least(monkeypatch):
     monkeypatch.setattr(windows, "EDITS", 10)
     parts = windows._parts_by_edits([0, 2, 3, 4], [4, 99, 6, 1, 30])
@@ -327,40 +277,3 @@ def test_a_request_carries_as_many_edits_as_are_allowed_and_one_set_at_least(mon
         whole = reveal_reach(session, SHAPES["groups"])
     assert named(parted) == named(whole) and named(whole)
     assert (parted.inputs == whole.inputs).all() and parted.calls == whole.calls
-
-
-ROWS = [(65, 64, 32), (129, 48, 201), (63, 32, 21), (33, 32, 21)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("text", "cases"),
-    [
-        ("tensorflow", [Case("matmul", None, c, f, n, dtype="bfloat16") for c, f, n in ROWS]),
-        (
-            "litert",
-            [
-                Case("conv2d", "3x2", 32, 32, 5, groups=32, batch=2),
-                Case("depthwise_conv2d", "5x2", 33, height=10, length=5),
-            ],
-        ),
-    ],
-)
-def test_what_libraries_read_without_a_weight(text, cases):
-    target = Target.parse(text)
-    if why := why_unavailable(target):
-        pytest.skip(why)
-    reached = 0
-    with open_session(target) as session:
-        for case in cases:
-            try:
-                found = reveal_reach(session, case)
-            except TargetError as error:
-                pytest.skip(str(error))
-            reached += int(found.outputs.any())
-            if found.named and found.named[0].exact and math.prod(case.input_shape()) < 1200:
-                every = one_by_one(session, case)
-                assert len(found.named) == min(len(every), NAMED)
-                assert all(every[place] == inputs for place, inputs in named(found).items())
-    if not reached:
-        pytest.skip(f"{text} reads nothing without a weight on this processor")
