@@ -322,15 +322,6 @@ def test_every_figure_of_the_findings_is_made_from_stores():
     assert re.findall(r".{0,40}\d[\d,.]*.{0,20}", left) == []
 
 
-def test_the_example_of_addition_prints_what_its_comment_says(capsys):
-    text = (ROOT / "docs" / "concepts.md").read_text().partition("```python\n")[2]
-    names: dict = {}
-    exec(text.partition("```")[0], names)
-    a, b, c = names["a"], names["b"], names["c"]
-    assert capsys.readouterr().out == "False\n"
-    assert f"# False: {a + b + c!s} against {a + (b + c)!s}" in text
-
-
 def test_the_picture_of_costs_is_drawn_of_the_committed_results():
     """Other releases of Matplotlib draw it in other lines: there its words alone are compared."""
     spec = importlib.util.spec_from_file_location("costs", ROOT / "docs" / "costs.py")

@@ -99,11 +99,6 @@ def test_there_is_no_cycle():
         graph = {module: others for module, others in graph.items() if module not in leaves}
 
 
-def test_the_comparison_knows_numpy_and_formats_only():
-    others = imported(PACKAGE / "case" / "ulp.py") - sys.stdlib_module_names
-    assert others == {"numpy", "probe.case.floats"}
-
-
 @pytest.mark.parametrize("path", CHILD, ids=module_of)
 def test_the_child_imports_the_child_numpy_and_one_library(path):
     own = {module_of(other) for other in CHILD}
@@ -188,14 +183,3 @@ def test_notebooks_name_what_exists(path):
     """mypy checks the scripts. A notebook's wrong name is noticed only when the notebook is run."""
     cells = [one for one in json.loads(path.read_text())["cells"] if one["cell_type"] == "code"]
     assert not list(names_gone("\n".join("".join(one["source"]) for one in cells)))
-
-
-def test_names_that_are_gone_are_found():
-    code = "from probe.case import ulp\nfrom probe.case.ulp import nothing\n"
-    code += "ulp.distance(1), ulp.nowhere"
-    assert list(names_gone(code)) == ["probe.case.ulp.nothing", "probe.case.ulp.nowhere"]
-
-
-def test_there_is_no_drawer():
-    drawers = {"utils", "util", "misc", "common", "helpers", "numpy"}
-    assert not drawers & {path.stem for path in FILES.values()}

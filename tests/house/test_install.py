@@ -101,21 +101,6 @@ def test_an_extra_that_pyproject_lacks_is_named(ran, tmp_path):
     assert not ran
 
 
-def test_pytorch_with_cuda_comes_only_where_it_is_asked_for(ran, tmp_path, capsys):
-    every = ",".join(sorted({"dev", *install.LIBRARIES}))
-    install.fill(tmp_path, {"dev", "all"})
-    assert ran.extras() == [every.replace(",torch", "")]
-    assert any(word.startswith("torch==") for word in ran[-1])
-    ran.statuses["--dry-run"] = 1
-    install.fill(tmp_path, {"dev", "all"})
-    assert ran.extras()[1:] == [every.replace(",torch", "")]
-    assert not any(word.startswith("torch==") for word in ran[-1])
-    told = capsys.readouterr().out
-    assert "torch: left out: " in told and "EXTRAS=dev,all,torch" in told
-    install.fill(tmp_path, {"dev", "all", "torch"})
-    assert ran.extras()[2:] == ["all,dev,torch"]
-
-
 def test_where_uv_fails_pip_is_tried(ran, monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "which", lambda name: f"/here/{name}")
     ran.statuses["uv pip"] = 2
@@ -153,16 +138,3 @@ def test_another_python_makes_it_anew_only_where_that_is_asked(ran, tmp_path):
     code = [command for command in ran if "-c" in command and len(command) == 3][-1]
     for anew, status in ((code[-1], 0), (code[-1].replace("'3.", "'4."), 1)):
         assert subprocess.run([sys.executable, "-c", anew]).returncode == status
-
-
-def test_a_python_without_files_of_tensorflow_is_refused(ran, monkeypatch, tmp_path):
-    monkeypatch.setattr(install, "PYTHONS", ("3.5", "3.6"))
-    with pytest.raises(SystemExit, match=r"TensorFlow has no file for it; take 3\.5 or 3\.6"):
-        install.install(tmp_path / "venv", None, False)
-
-
-def test_a_failure_is_one_line_and_exit_status_1():
-    command = [sys.executable, str(ROOT / "install.py"), "--extras", "pytorch"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert done.stderr.startswith("install: extras=pytorch: ")

@@ -41,16 +41,6 @@ def test_a_sample_of_the_page_is_what_the_library_answers(known: Any, library: s
     assert found == [cells()[library, row] for row in SAMPLE[library]]
 
 
-def test_what_does_not_replay_gets_no_letter(known: Any) -> None:
-    """Winograd's algorithm forms no products: no order, and so no replay."""
-    from probe.targets.launch import open_session
-
-    with open_session(Target.parse("reference,algorithm=winograd")) as session:
-        assert known["letters_of_case"](session, "conv1d") == ""
-    with open_session(Target("reference")) as session:
-        assert known["letters_of_case"](session, "conv1d") == "OR"
-
-
 @pytest.mark.slow
 def test_the_page_is_what_docs_known_writes(known: Any) -> None:
     assert known["page"]() == PAGE

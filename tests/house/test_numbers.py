@@ -42,18 +42,6 @@ def test_a_module_has_a_test_where_the_file_of_its_name_imports_it_or_runs_comma
     assert house.modules_without_test() == ["probe/b", "probe/ui/cli/d"]
 
 
-def test_comments_behind_code_and_on_lines_of_their_own_are_told_apart(tmp_path):
-    file = tmp_path / "a.py"
-    file.write_text("# why\nx = 1  # because\ny = 2  # type: ignore\n# noqa\n")
-    assert house.share(house.ALONE, [file]) == 25
-    assert house.share(f"{house.ALONE}|{house.BEHIND}", [file]) == 50
-
-
-def test_names_that_any_value_could_have_are_counted_at_each_use():
-    tree = house.ast.parse("def f(one, size):\n    found = one + size\n    return found\n")
-    assert round(house.names_that_say_nothing({ROOT: tree}), 1) == 66.7
-
-
 def test_what_is_over_a_limit_is_told():
     found = {"package_lines": 11.0, "comments_percent": 1.0}
     (lines, comments) = house.over(found, {"package_lines": 10, "comments_percent": 2.0})

@@ -97,22 +97,3 @@ def test_what_has_no_order_is_refused(tmp_path) -> None:
     one = side("reference,algorithm=random", Case(op="conv1d", **ROOMY))
     with pytest.raises(InputError, match="nondeterministic"):
         proof.save(one, tmp_path / "run.py")
-
-
-def test_a_path_that_cannot_be_written_is_the_users_error(tmp_path) -> None:
-    with pytest.raises(InputError, match=r"out=.*No such file"):
-        proof.write_text("", tmp_path / "nowhere" / "run.py")
-
-
-def test_windows_of_padding_alone_are_zero(tmp_path) -> None:
-    one = side("reference", Case(op="conv1d", kernel=2, length=3, padding="3:3", dilation=2))
-    assert (one.orders is not None) and (one.orders.index < 0).any()
-    done = ran(proof.save(one, tmp_path / "run.py"))
-    assert done.returncode == 0, done.stdout
-
-
-def test_a_large_layer_takes_seconds(tmp_path) -> None:
-    case = Case(op="conv1d", kernel=9, in_channels=32, filters=16, length=158)
-    path = proof.save(side("reference,algorithm=blocked", case), tmp_path / "large.py")
-    assert path.stat().st_size < 400_000
-    assert ran(path).returncode == 0

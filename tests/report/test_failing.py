@@ -12,7 +12,7 @@ from probe.case.errors import InputError
 from probe.explain.comparison import Finding
 from probe.explain.verdict import BUG, bug_or_rounding
 from probe.report import folder, report
-from probe.report.failing import Effect, KeepsCause, effect, failing, same_cause, shown_by_products
+from probe.report.failing import KeepsCause, effect, failing
 from probe.report.forms import FORMS
 from probe.targets.target import Target
 
@@ -50,31 +50,6 @@ def test_a_case_by_another_cause_is_smaller_and_said_to_be_one():
     assert after.cause == "rounding" and condition.before.cause == "order+rounding"
     assert condition.told(after)["cause"] is False
     assert np.count_nonzero(found.finding.w) <= 2
-
-
-def test_a_cause_that_comes_new_is_not_the_same():
-    def having(**causes):
-        return Effect("", 9, 9, 1, 1.0, 1.0, causes)
-
-    before = having(order=5, rounding=2)
-    assert before.cause == "order"
-    assert same_cause(before, having(order=1)) and same_cause(before, having(order=1, rounding=3))
-    assert not same_cause(before, having(rounding=1))
-    assert not same_cause(before, having(order=1, window=1))
-    assert having().cause is None
-
-
-@pytest.mark.slow
-def test_zeros_do_not_hide_that_two_products_are_left():
-    finding = Finding.of(CASE)
-    w = np.zeros_like(finding.w)
-    w[:2, 0, 0] = -1, 1 + 2**-12
-    x = np.full_like(finding.x, 1 + 2**-12)
-    with failing(FUSED, PAIRS) as failed:
-        found = failed.judged(finding.with_operands(x, w, finding.b))
-        assert found is not None and set(found.causes) == {"order+rounding"}
-        assert shown_by_products(found, "order+rounding") is None
-        assert not KeepsCause(failed, finding).keeps(finding.with_operands(x, w, finding.b))
 
 
 @pytest.mark.slow

@@ -87,13 +87,6 @@ def test_a_forms_file_is_filled_in_its_own_order(made, tmp_path):
     assert "left open" in report.report_text(found, form)
 
 
-def test_where_nothing_asks_for_code_the_description_has_it(made, tmp_path):
-    (tmp_path / "short.md").write_text("# What happened\n")
-    form = form_of(TORCH, str(tmp_path / "short.md"))
-    assert form.sections == [("What happened", "description_with_script")]
-    assert made[0].short.text.strip() in report.report_text(made[0], form)
-
-
 def test_the_targets_own_form_is_the_default_and_others_are_refused(tmp_path):
     assert form_of(TORCH) is FORMS["torch"] and form_of(Target.parse("scipy")).name == "other"
     assert form_of(TORCH, "onednn") is FORMS["onednn"]

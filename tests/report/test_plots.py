@@ -67,13 +67,6 @@ def test_length_pictures_are_drawn(axes):
     assert axes.get_ylim() == (8.5, 4.5)
 
 
-def test_strips_have_a_row_a_target_and_some_lengths_named(axes):
-    grid = pd.DataFrame([[0, 1.0, np.nan]] * 2, index=["a", "b"], columns=[5, 6, 9])
-    plots.length_strips(axes, grid, ticks=2)
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["5", "9"]
-
-
 def test_bits_are_written_where_there_are_some(axes):
     columns = pd.MultiIndex.from_tuples([(7, 0), (8, 0)])
     bits = pd.DataFrame([[0x42737AFD, pd.NA]], index=["tensorflow"], columns=columns, dtype="Int64")
@@ -95,19 +88,6 @@ def test_agreement_counts_what_both_have_and_puts_the_like_together(axes):
     pictures.agreement_matrix(axes, shared.loc[order, order])
 
 
-def test_shares_are_drawn_with_two_levels_of_columns_and_a_bar(axes):
-    shares = pd.DataFrame([[0, 0.5, np.nan]], index=["1 -> 1"])
-    shares.columns = [("kernel 1", "1 valid"), ("kernel 1", "1 same"), ("kernel 3", "1 valid")]
-    image = plots.share_map(axes, shares)
-    plots.share_bar(axes.figure, image, [axes], "share")
-    assert [text.get_text() for text in axes.texts] == ["kernel 1", "kernel 3"]
-    assert [label.get_text() for label in axes.get_xticklabels()] == [
-        "1 valid",
-        "1 same",
-        "1 valid",
-    ]
-
-
 def test_causes_keep_their_colours_and_the_sum_is_written(axes):
     counts = pd.DataFrame({"order": [3, 0], "made up": [1, 0]}, index=["a", "b"])
     pictures.cause_bars(axes, counts)
@@ -116,21 +96,3 @@ def test_causes_keep_their_colours_and_the_sum_is_written(axes):
     assert faces[0] == to_rgb(pictures.CAUSES["order"]) and faces[-1] == to_rgb(
         pictures.OTHER_CAUSE
     )
-
-
-@pytest.mark.parametrize(("limit", "colour"), [(1.3, plots.DIFFERS), (1.7, plots.STABLE)])
-def test_a_median_is_coloured_by_its_side_of_the_limit(axes, limit, colour):
-    pictures.dots(axes, {"a": [1.4, 1.5, 1.6]}, limit)
-    assert axes.texts[0].get_text() == "1.5" and axes.texts[0].get_color() == colour
-
-
-def test_a_spread_names_its_largest_and_may_be_empty(axes):
-    pictures.spread(axes, {"a": [0.5, 2.0], "b": []})
-    assert [text.get_text().strip() for text in axes.texts] == ["2"]
-
-
-@pytest.mark.parametrize("count", [0, 1, 4, 5])
-def test_panels_leave_none_empty(count):
-    figure, shown = plots.panels(count, 3, 2, 1)
-    assert len(shown) == len(figure.axes) == count
-    plt.close(figure)

@@ -122,14 +122,6 @@ def test_a_case_that_two_targets_compute_apart_is_confirmed(left, right, case, t
 
 
 @pytest.mark.slow
-def test_caffe_rounds_a_pool_up_and_a_script_shows_it(tmp_path):
-    case = Case(op="max_pool2d", kernel=3, stride=2, length=8, height=8, padding="caffe")
-    made = reproduced(Finding.of(case, padding="valid"), "opencv")
-    folder.write_folder(made, tmp_path)
-    assert set(made.explanation.causes) == {"window"} and verify(tmp_path, 1, trust=True).same_bits
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("old", ["tensorflow==1.2.1", "tensorflow==1.15.0"])
 def test_an_old_release_and_todays_each_run_in_their_own_interpreter(old, tmp_path):
     finding = Finding.of(Case(op="conv2d", kernel="1x5", length=9, **REPORT))
@@ -142,13 +134,6 @@ def test_an_old_release_and_todays_each_run_in_their_own_interpreter(old, tmp_pa
     wrong = proof.own_interpreter(script, arguments=(shlex.quote(sys.executable),) * 2)
     version = made.targets[0].version
     assert wrong.status == 2 and f"{version} is needed, on the left" in wrong.said
-
-
-@pytest.mark.slow
-def test_two_sets_of_switches_are_compared_in_processes_of_their_own():
-    case = Case(op="conv1d", kernel=5, in_channels=8, length=9, operands="cancel")
-    made = reproduced(Finding.of(case), "tensorflow,onednn=0", "tensorflow,onednn=1")
-    assert made.ran.status == 0 and made.finding.case.in_channels < case.in_channels
 
 
 GOLDEN = Path(__file__).parent / "golden.txt"
@@ -255,25 +240,6 @@ def test_scripts_of_two_targets_are_clean_and_say_what_each_side_needs(
 
 
 @pytest.mark.slow
-def test_a_side_with_another_release_than_its_own_cannot_run(tmp_path):
-    finding = Finding.of(Case(op="matmul", in_channels=3, length=2))
-    targets = Target.parse("numpy"), Target.parse("numpy,threads=1")
-    text = str(program.script_of_finding(finding, targets, (np.__version__,) * 2, True))
-    path = tmp_path / "reproduce.py"
-    path.write_text(text)
-    ran = proof.own_interpreter(path)
-    assert ran.status == 0 and ran.said == "none of 2 outputs differs"
-    path.write_text(text.replace("import json", "import no_such_module\nimport json"))
-    assert proof.own_interpreter(path).verdict == "can't tell"
-    path.write_text(text.replace("return compute(x, w),", "return 1 / 0,"))
-    ran = proof.own_interpreter(path)
-    assert (
-        ran.status == 2
-        and ran.said == "can't run: ZeroDivisionError: division by zero, on the left"
-    )
-
-
-@pytest.mark.slow
 def test_interpreters_whose_path_has_a_space_run_both_sides(tmp_path, monkeypatch):
     """The commands of both sides are words of a shell, and one was the bare path."""
     finding = Finding.of(Case(op="matmul", in_channels=3, length=2))
@@ -315,13 +281,6 @@ def test_operands_are_exact_however_they_are_written():
             got = names["x"]
             assert isinstance(got, np.ndarray) and got.dtype == array.dtype
             assert got.tobytes() == array.tobytes()
-
-
-def test_a_script_without_ruff_is_what_ran(monkeypatch):
-    text = "y = f(\n  'a')\n"
-    assert program.formatted(text) == 'y = f("a")\n'
-    monkeypatch.setattr(program.sys, "executable", "/bin/false")
-    assert program.formatted(text) == text
 
 
 def test_a_text_in_a_docstring_ends_it_nowhere():

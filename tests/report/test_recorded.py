@@ -88,13 +88,6 @@ def test_large_operands_are_packed_or_stand_beside_the_script(limit, tmp_path, m
     assert run(tmp_path).returncode == 0 and run(tmp_path).stdout == made.ran.printed
 
 
-def test_part_of_an_array() -> None:
-    whole = normal(5, 4)
-    assert reports.part_of(whole[2:4], whole) == (slice(2, 4), slice(0, 4))
-    assert reports.part_of(whole[:, 1:2], whole) == (slice(0, 5), slice(1, 2))
-    assert reports.part_of(whole[:2] + 1, whole) is None and reports.part_of(whole, whole) is None
-
-
 def test_no_word_for_it_is_no_reason_not_to_report(tmp_path: Path) -> None:
     x = normal(3, 5)
     left, right = (
@@ -117,13 +110,6 @@ def test_a_script_that_says_otherwise_is_not_written(tmp_path: Path) -> None:
     left, right, first, cause = planted(text="{y} = {0} @ {1} * 0")
     with pytest.raises(NotReproduced, match="fresh process"):
         reports.write_operation(tmp_path / "out", (left, right), first, cause, times=1)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_recorder_without_lines_has_no_script(tmp_path: Path) -> None:
-    left, right, first, cause = planted(text="")
-    with pytest.raises(NotReproduced, match="writes no lines for this operation"):
-        reports.write_operation(tmp_path / "out", (left, right), first, cause)
     assert not (tmp_path / "out").exists()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probe.case.case import Case
-from probe.case.errors import InputError
 from probe.explain.comparison import Finding
 from probe.report.shrink import (
     Search,
@@ -89,11 +87,6 @@ def kept(finding: Finding) -> bool:
     outputs = [side.output_spatial()[-1] for side in (finding.left, finding.right)]
     differing = np.count_nonzero(finding.x) >= 2 and np.count_nonzero(finding.w) >= 2
     return case.in_channels >= 3 and outputs[0] < 9 <= outputs[1] and bool(differing)
-
-
-@pytest.mark.parametrize(("number", "least"), [(0, 1), (1, 1), (0, 0), (2, 7)])
-def test_nothing_is_below_the_least(number, least):
-    assert list(islice(smaller(number, least), 3)) == []
 
 
 @pytest.mark.parametrize("padding", ["0:2", "3:0", "2:5"])
@@ -190,16 +183,6 @@ def test_a_finding_has_the_operands_of_its_case_and_every_candidate_fits(case, v
             assert one.x.size <= finding.x.size or step in ("groups", "features", "padding")
 
 
-def test_two_paddings_and_labels():
-    case = Case(op="conv1d", kernel=3, length=9, padding="same", stride=2)
-    finding = Finding.of(case, padding="caffe")
-    assert not finding.paired and finding.right.padding == "caffe"
-    assert "padding same against caffe" in finding.label
-    assert "length 5 against 9" in Finding.of(case, "length", 5, 9).label
-    with pytest.raises(InputError, match="length"):
-        Finding.of(Case(op="conv1d", kernel=3), padding="same")
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.floats(-1e6, 1e6, width=32))
 def test_plainer_numbers_are_plainer(value):
@@ -207,9 +190,3 @@ def test_plainer_numbers_are_plainer(value):
     for plain in _plain_values(value, "float32") if value else []:
         assert complexity(plain, "float32") < before
         assert np.float32(plain) == plain
-
-
-def test_complexity_reads_as_people_do():
-    ranked = [0.0, 1.0, 3.0, float(np.float32(0.3)), 11.0, float(np.float32(0.7313)), 1 + 2**-23]
-    found = [complexity(value, "float32") for value in ranked]
-    assert found == sorted(found) and found[0] == 0 and len(set(found)) == len(found)

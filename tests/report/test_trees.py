@@ -18,39 +18,9 @@ from probe.diff import walk
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
 from probe.report import trees
-from tests.record.taped import Taped, apart, network, normal
+from tests.record.taped import Taped, apart, normal
 
 CHAIN, PAIRS = Tree.sequential(5), Tree.pairwise(5)
-
-
-def test_kinds_of_products():
-    assert trees.leaf_kinds(Summation(CHAIN, Rounding.fused_everywhere(CHAIN))) == {
-        0: trees.FIRST,
-        **dict.fromkeys(range(1, 5), trees.FUSED),
-    }
-    plain = trees.leaf_kinds(Summation(PAIRS))
-    assert [leaf for leaf, kind in plain.items() if kind == trees.FIRST] == [0, 2]
-    assert BIAS not in trees.leaf_kinds(Summation(Tree.sequential([0, 1, BIAS])))
-
-
-@pytest.mark.parametrize(
-    ("tree", "runs"),
-    [
-        (Tree.sequential(4), [[0, 1, 2, 3]]),
-        (Tree.lanes(8, 2), [[0, 2, 4, 6], [1, 3, 5, 7]]),
-        (Tree.pairwise(5), [[0, 1], [2, 3], [4]]),
-        (Tree.sequential(1), [[0]]),
-    ],
-)
-def test_running_sums(tree, runs):
-    assert sorted(trees.accumulators(tree)) == runs
-
-
-def test_sums_of_16_bits_are_rounded_where_they_are_kept_no_wider():
-    tree = Tree.sequential([0, 1, 2, BIAS])
-    wide = Rounding(accumulator_format="float32", rounded=frozenset({1}))
-    assert trees.rounded_nodes(Summation(tree, wide), "float16") == {1, 2}
-    assert trees.rounded_nodes(Summation(tree), "float16") == {0, 1, 2}
 
 
 @pytest.mark.parametrize("bias", [None, 0.0401])
@@ -101,16 +71,6 @@ def test_everything_can_be_drawn():
     assert [text.get_text() for text in axes[0].texts].count("0x0") == 1
 
 
-def test_joins_of_running_sums_are_drawn_beside_them():
-    for tree, joined in ((Tree.lanes(64, 8), 14), (Tree.sequential(64), 0)):
-        axes = Figure().subplots()
-        trees.draw_accumulators(axes, tree)
-        lines = [line for line in axes.lines if line.get_color() == trees.JOINS]
-        brackets = [line for line in lines if len(line.get_xdata()) == 3]
-        assert len(brackets) == joined
-        assert all(min(line.get_xdata()) >= 64 for line in brackets)
-
-
 X = normal(6, 32)
 
 
@@ -153,10 +113,6 @@ def test_there_are_few_rows_and_the_first_source_is_among_them(found):
         assert any("rows more" in row.text for row in rows)
 
 
-def test_moves_have_no_rows(found):
-    assert not any("Transpose" in row.text for row in trees.rows_of(found, 1000))
-
-
 def test_the_picture_names_what_it_shows(found):
     figure = trees.walked(found, ("one", "two", "three"))
     assert isinstance(figure, Figure) and figure.get_suptitle() == "one\ntwo\nthree"
@@ -167,17 +123,6 @@ def test_the_picture_names_what_it_shows(found):
     (legend,) = figure.legends
     words = [one.get_text() for one in legend.get_texts()]
     assert trees.WORDS["source"] in words and trees.WORDS["equal"] in words
-
-
-def test_equal_runs_have_a_picture_too():
-    same = walk.walk(network(X), network(X), explain=False)
-    figure = trees.walked(same, ("a", "b", "c"))
-    assert len(trees.rows_of(same)) == 1 and figure.axes
-
-
-def test_long_names_are_cut_in_the_middle():
-    assert trees._without_middle("a" * 30 + "b" * 30).startswith("a" * 20)
-    assert len(trees._without_middle("a" * 100)) <= 44
 
 
 def test_the_two_sides_stand_beside_when_their_sums_are_known(monkeypatch):

@@ -16,12 +16,11 @@ from probe.case import schema, ulp
 from probe.case.case import Case
 from probe.case.errors import InputError, StoreError
 from probe.sweep import plan
-from probe.sweep.bits import PATIENCE, TURN, sweep_cases
+from probe.sweep.bits import TURN, sweep_cases
 from probe.sweep.printing import Output
 from probe.sweep.store import Store
 from probe.targets import budget
 from probe.targets.launch import Session, open_session
-from probe.targets.progress import Reporter
 from probe.targets.target import Target
 from probe.ui.answers.sweep import Swept
 from probe.ui.cli.cases import KEEP
@@ -122,32 +121,6 @@ def test_scaled_differences_are_differences_over_eps_times_magnitudes(swept, tmp
     assert tables.runs["experiment"].tolist() == ["tests"]
 
 
-@pytest.mark.parametrize(
-    ("case", "vary", "values"),
-    [
-        (CASE.with_(length=9), "batch", [1, 2, 4]),
-        (CASE.with_(length=9), "filters", [1, 2, 3]),
-        (
-            Case(op="conv2d", kernel="2x3", padding="same", stride=2, height=4),
-            "length",
-            range(4, 9),
-        ),
-        (Case(op="conv1d", kernel=3, dilation=7, padding="same"), "length", range(5, 30, 4)),
-        (Case(op="depthwise_conv2d", kernel=3, in_channels=4), "length", range(3, 9)),
-    ],
-)
-@pytest.mark.slow_at("case3-length-values3", "case4-length-values4")
-def test_every_axis_and_operator(swept, tmp_path, case, vary, values):
-    found = swept(values, cases=[case], vary=vary).to_json()
-    rows = probe.load(tmp_path).comparisons
-    assert found["vary"] == vary and not found["failures"] and found["differing"] == 0
-    assert len(rows) == len(values) - 1 and set(rows["vary"]) == {vary}
-    sizes = [
-        np.prod(case.with_(**{vary: int(row["at"])}).output_shape()) for _, row in rows.iterrows()
-    ]
-    assert (rows["compared"] + rows["not_compared"]).tolist() == sizes
-
-
 def test_keep_limits_rows_to_the_first_and_the_largest(swept, tmp_path):
     for name, keep in (("all", None), ("some", 2)):
         swept([9, 10, 11, 19], SWITCHING, folder=f"{name}/m", keep=keep)
@@ -218,15 +191,6 @@ def test_a_longer_sweep_measures_only_what_is_new(swept, tmp_path):
     assert runs(log) == [20, 20, 20, 5, 6] + [20, 20, 20, 7]
 
 
-@pytest.mark.slow
-def test_controls_asked_for_later_are_run_later(swept, tmp_path):
-    log = tmp_path / "log"
-    for control in ("differing", "every"):
-        swept([5, 20], control=control, opens=faulty(log))
-    assert runs(log)[4:] == [20, 20, 20, 5, 5, 5]
-    assert probe.load(tmp_path).comparisons["control"].tolist() == ["equal"]
-
-
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
@@ -270,14 +234,6 @@ def test_a_crash_that_does_not_come_back_is_told_apart(swept, tmp_path):
     assert "it succeeded when it was run again" in found.failures[0].message
 
 
-@pytest.mark.parametrize(("text", "counts"), [("torch@cuda:9", 0), ("reference", 1)])
-def test_what_is_not_there_is_no_failure_of_the_progress(tmp_path, text, counts):
-    tell = Reporter()
-    sessions = faulty(tmp_path / "log", **{"8": "error"}) if counts else open_session
-    found = sweep_cases([CASE], [Target.parse(text)], range(6, 10), progress=tell, opens=sessions)
-    assert found.failures and tell.failures == counts
-
-
 @pytest.mark.parametrize(("fault", "where"), [("11", 11), ("operator", None)])
 @pytest.mark.slow_at("11-11")
 def test_a_case_that_can_not_be_run_is_left(swept, tmp_path, fault, where):
@@ -286,15 +242,6 @@ def test_a_case_that_can_not_be_run_is_left(swept, tmp_path, fault, where):
         found = swept(range(6, 12), folder=kind, opens=sessions)
         assert failures(tmp_path / kind) == [(kind, where)]
         assert not found.targets["reference"].comparisons
-
-
-@pytest.mark.slow
-def test_a_case_whose_every_length_crashes_is_left_after_some(swept, tmp_path):
-    faults = {str(length): "SIGFPE" for length in range(6, 40)}
-    swept(range(6, 41), opens=faulty(tmp_path / "log", **faults))
-    found = failures(tmp_path)
-    assert sorted(found[:PATIENCE]) == [("crash", 6), ("crash", 7), ("crash", 8)]
-    assert found[PATIENCE:] == [("crash", None)]
 
 
 def test_a_target_that_does_not_start_is_one_row_and_the_others_run(swept, tmp_path):
@@ -352,12 +299,6 @@ def test_wrong_input_is_told_before_anything_runs(case, lengths, vary, words):
 
     with pytest.raises(InputError, match=words):
         sweep_cases([case], [REFERENCE], lengths, vary, opens=never)
-
-
-def test_nothing_to_run_is_wrong_input():
-    for cases, targets, name in (([], [REFERENCE], "cases"), ([CASE], [], "targets")):
-        with pytest.raises(InputError, match=f"{name}=.*nothing to run"):
-            sweep_cases(cases, targets, [5, 9])
 
 
 def limited(count: int, cases, targets, lengths, **options):

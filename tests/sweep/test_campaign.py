@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from probe import Store, Target, load
 from probe.case.errors import NotASum, TargetError
-from probe.sweep.campaign import Campaign, Sessions
+from probe.sweep.campaign import Campaign
 from probe.targets.launch import InlineSession
 
 REFERENCE, ABSENT = Target("reference"), Target.parse("tensorflow==0.0.1")
@@ -52,22 +50,3 @@ def test_a_target_that_does_not_start_leaves_its_questions_out(tmp_path):
     (row,) = load(tmp_path).failures.to_dict("records")
     assert (row["target"], row["kind"]) == (ABSENT.text, "unavailable")
     assert tally.found == 2 and told[-1][:2] == (4, 4)
-
-
-@pytest.mark.parametrize("workers", [None, 2])
-def test_ctrl_c_keeps_what_there_is(tmp_path, workers):
-    with Store(tmp_path) as store:
-        job = Echo(store, opens=InlineSession)
-        tally = job.run([(REFERENCE, ["a", "ctrl-c", "b"])], workers)
-    assert tally.interrupted and tally.found == 1 and len(load(tmp_path).runs) == 1
-    assert not job.parts["reference"].session.alive
-
-
-def test_sessions_are_started_again_and_ended():
-    with Sessions(InlineSession) as running:
-        one = running.of(REFERENCE)
-        one.close()
-        assert running.of(REFERENCE) is one and one.alive
-        running.close(REFERENCE)
-        assert one.alive
-    assert not one.alive

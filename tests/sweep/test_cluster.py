@@ -19,7 +19,7 @@ import pytest
 
 import probe
 from probe import Case, load
-from probe.case.errors import ClusterError, InputError
+from probe.case.errors import InputError
 from probe.sweep import cluster
 from probe.sweep.cluster import DaskNode, Task, Wanted
 from probe.sweep.plan import Plans, SweepRequest
@@ -204,13 +204,6 @@ def test_work_of_which_all_nodes_are_gone_is_given_up(address, monkeypatch):
         assert "comparisons" in taken[0] and not failed
 
 
-def test_a_scheduler_that_is_gone_ends_it(address, monkeypatch):
-    with distributed.Client(address, set_as_default=False) as client:
-        monkeypatch.setattr(client, "nthreads", lambda: 1 / 0)
-        with pytest.raises(ClusterError, match="the scheduler is gone"):
-            deal(client, ["127.0.0.9"])
-
-
 OTHER = "amd-epyc-fam99-model1-avx2"
 
 
@@ -249,13 +242,6 @@ def test_machines_and_versions_are_never_mixed(tmp_path):
 def test_a_machine_that_no_node_is_is_an_input_error(swept):
     with pytest.raises(InputError, match=r"machine=amd-none.*use one of"):
         swept([f"{SWITCHING},machine=amd-none"])
-
-
-def test_a_target_that_no_node_has_is_a_failure_as_without_a_cluster(swept, tmp_path):
-    told, _ = swept(["reference==9.9"])
-    plain = probe.sweep(CASE, LENGTHS, ["reference==9.9"], store=tmp_path / "plain").to_json()
-    assert told["failures"] == plain["failures"] and told["comparisons"] == 0
-    assert rows(tmp_path / "store", "failures") == rows(tmp_path / "plain", "failures")
 
 
 def test_nodes_of_another_checkout_are_left_out_and_none_is_an_input_error(
@@ -299,11 +285,6 @@ def test_what_a_cluster_can_not_do_is_said_in_one_line(words, why, capsys, tmp_p
     assert shell.run([*line.split(), str(tmp_path), *words.split()]) == 2
     told = capsys.readouterr().err
     assert why in told and len(told.strip().splitlines()) == 1
-
-
-def test_dask_is_not_imported_before_it_is_needed():
-    code = "import sys, probe.ui.answers.sweep; sys.exit('distributed' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 ROOT = Path(__file__).parents[2]
@@ -453,22 +434,3 @@ def test_no_scheduler_is_one_line():
     assert done.returncode == 2 and "no scheduler answers there" in done.stderr
     said = [line for line in done.stderr.splitlines() if not line.startswith('{"progress"')]
     assert len(said) == 1
-
-
-def test_a_process_that_ends_while_it_starts_is_one_line(monkeypatch, capsys):
-    def dies(processes):
-        raise RuntimeError("Nanny failed to start.")
-
-    monkeypatch.setattr(cluster, "_local", dies)
-    words = "sweep --op conv1d --kernel 3 --lengths 5..9 --target reference --no-store"
-    assert shell.run([*words.split(), "--cluster", "local:2"]) == 3
-    err = capsys.readouterr().err
-    assert "a process ended while it started (Nanny failed" in err
-    assert err.count("\n") == 1
-
-
-def test_an_error_of_a_node_travels_as_one_line():
-    with pytest.raises(RuntimeError, match=r"\AInputError: target=reference==x[^\n]*\Z"):
-        cluster.answer_sweep('{"target": "reference==x"}')
-    with pytest.raises(RuntimeError, match="KeyError"):
-        cluster.answer_sweep("{}")

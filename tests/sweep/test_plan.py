@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from probe.case.case import Case
-from probe.case.errors import InputError
 from probe.order import window
 from probe.sweep.bits import sweep_cases
-from probe.sweep.plan import CACHED, Plan, Plans, axis_values
+from probe.sweep.plan import CACHED, Plan, Plans
 from probe.sweep.store import Store
 from probe.targets.target import Target
 
@@ -37,25 +36,12 @@ def test_items_are_the_agreement(case):
         assert plan.not_compared[value] == expected.not_compared
 
 
-@pytest.mark.parametrize(("vary", "value"), [("batch", 2), ("filters", 3)])
-def test_shapes_on_other_axes(vary, value):
-    case = Case(op="conv1d", kernel=3, filters=4, batch=3, length=9)
-    plan = Plan(case, vary, [value], 4)
-    assert plan.shapes[value] == window.case_at(case, vary, value).output_shape()
-
-
 def test_a_varied_length_is_open_in_the_stored_case():
     open_, fixed = (Plan(CASES[0].with_(length=n), "length", [5], 9) for n in (None, 7))
     assert open_.id == fixed.id and fixed.case.length is None
     assert fixed.arrays["x"].shape == (1, 9, 1)
     batch = Plan(CASES[0].with_(length=7), "batch", [1], 4)
     assert batch.case.length == 7 and batch.arrays["x"].shape == (4, 7, 1)
-
-
-def test_values_are_sorted_and_the_longest_is_the_reference():
-    assert axis_values([9, 5, 7, 5], "length") == ([5, 7], 9)
-    with pytest.raises(InputError, match="give two or more"):
-        axis_values([9, 9], "length")
 
 
 def test_plans_are_shared_while_they_are_used_and_then_forgotten():

@@ -1,6 +1,5 @@
 """Shards of a command ask every question once, and together give the rows of one run."""
 
-import json
 from importlib import import_module
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 import probe
 from probe import Case, load
 from probe.case.errors import InputError
-from probe.sweep.plan import ALL, Shard, current_shard, questions_of_part, within_shard
+from probe.sweep.plan import Shard
 from probe.ui.cli import shell
 
 pytestmark = pytest.mark.long
@@ -46,16 +45,6 @@ def test_what_is_no_part_is_refused_in_one_line(text):
         Shard.parse(text)
 
 
-def test_inner_campaigns_of_one_question_are_whole():
-    with within_shard(Shard(2, 3)):
-        assert [(one, current_shard()) for one in questions_of_part("abcdef")] == [
-            ("b", ALL),
-            ("e", ALL),
-        ]
-        assert current_shard() == Shard(2, 3)
-    assert current_shard() == ALL
-
-
 def test_shards_of_a_sweep_have_the_rows_of_one_run(tmp_path):
     targets = ["reference", SWITCHING]
     whole = probe.sweep(CASE, range(5, 20), targets, store=tmp_path / "whole")
@@ -75,13 +64,6 @@ def test_shards_of_a_sweep_have_the_rows_of_one_run(tmp_path):
     assert rows(tmp_path / "merged", *tables) == wanted
 
 
-def test_a_shard_goes_on_where_it_was(tmp_path):
-    first = probe.sweep(CASE, range(5, 20), "reference", store=tmp_path, shard="2/3")
-    again = probe.sweep(CASE, range(5, 20), "reference", store=tmp_path, shard="2/3")
-    assert again.to_json()["stored_before"] == again.to_json()["comparisons"] == 5
-    assert first.to_json()["stored_before"] == 0
-
-
 @pytest.mark.slow
 def test_shards_of_a_sweep_by_order_cover_all_values():
     whole = probe.sweep(CASE, range(5, 20), SWITCHING, by="order").to_json()
@@ -92,15 +74,6 @@ def test_shards_of_a_sweep_by_order_cover_all_values():
     for what in ("compared", "differing", "unknown"):
         assert whole[what] == sum(part[what] for part in parts)
     assert whole["differing"] > 0
-
-
-def test_more_parts_than_values_are_refused_by_the_command(tmp_path, capsys):
-    words = "sweep --op sum --in-channels 4 --lengths 1..3 --target numpy --json --shard".split()
-    assert shell.run([*words, "1/3", "--store", str(tmp_path)]) == 2
-    assert "shard=1/3" in capsys.readouterr().err
-    assert shell.run([*words, "1/2", "--store", str(tmp_path)]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["comparisons"] == 1 and "shard-1-of-2" in found["store"]
 
 
 def test_a_part_is_stored_where_it_is_said(tmp_path, capsys, monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probe.case.schema import NULL_INT
-from probe.sweep.summary import Summary, TargetSummary
+from probe.sweep.summary import TargetSummary
 
 CONTROLS = ("equal", None, "differs", "alignment differs")
 
@@ -41,16 +41,3 @@ def test_columns_count_as_their_rows(seed):
     assert at_once.max_ulp == known.max() and at_once.comparisons == 40
     assert at_once.compared == given["compared"].sum()
     assert [one.at for one in at_once.differences] == np.flatnonzero(given["differing"]).tolist()
-
-
-def test_what_was_stored_before_and_what_was_left_out_are_told():
-    found = TargetSummary("t", left_out={"a": [3, 4, 5], "b": [9]})
-    found.add({"case_id": "a", "control": "equal", "rows": 7, "differing": 0, **COUNTS}, True)
-    assert (found.comparisons, found.stored_before, found.unasked) == (7, 7, 4)
-    told = Summary("length", 12, 2, targets={"t": found}, budget=30.0).to_json()
-    lengths = {"a": "3..5", "b": "9"}
-    assert told["time"] == 30.0 and told["left_out"] == {"comparisons": 4, "lengths": lengths}
-    assert told["target"] == "t" and told["stored_before"] == 7
-
-
-COUNTS = {"compared": 70, "not_compared": 0, "signed_zero": None}

@@ -9,7 +9,6 @@ import sys
 import time
 
 import numpy as np
-import polars
 import pytest
 
 import probe
@@ -77,13 +76,6 @@ def test_a_later_comparison_takes_the_older_ones_differences_with_it(folder):
     assert load(folder).differences["index"].tolist() == [7]
 
 
-def test_a_difference_without_its_comparison_is_not_read(folder):
-    store = Store(folder)
-    store.extend("differences", differences([0, 1]))
-    store.flush()
-    assert len(load(folder).differences) == 0
-
-
 def test_causes_found_again_replace_the_older_set(folder):
     cause = dict(PAIR, cause="order", outputs=3, replayed=3, ranges=[0, 3])
     with Store(folder) as store:
@@ -109,33 +101,12 @@ def test_done_keys_are_stored_and_buffered_ones(folder):
         assert store.done_keys("failures") == set()
 
 
-def test_buffers_are_flushed_by_rows_and_by_time(folder):
-    store = Store(folder, flush_rows=10)
-    for at in range(25):
-        store.append("comparisons", comparison(at))
-    assert len(load(folder).comparisons) == 20
-    store.flush_seconds = 0
-    store.append("comparisons", comparison(25))
-    assert len(load(folder).comparisons) == 26
-
-
 def test_a_comparison_and_its_differences_are_not_parted(folder):
     store = Store(folder, flush_rows=2)
     store.extend("differences", differences(range(5)))
     assert not list(folder.glob("*.parquet"))
     store.append("comparisons", comparison(kept=5))
     assert len(load(folder).differences) == 5
-
-
-def test_an_error_in_the_block_loses_nothing(folder):
-    def interrupted():
-        with Store(folder) as store:
-            store.append("comparisons", comparison())
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert len(load(folder).comparisons) == 1
 
 
 def test_a_killed_process_leaves_a_store_that_can_be_read(folder, tmp_path):
@@ -155,18 +126,6 @@ def test_a_killed_process_leaves_a_store_that_can_be_read(folder, tmp_path):
     with Store(folder) as store:
         assert len(store.done_keys()) == written
     assert len(load(folder).comparisons) == written
-
-
-def test_two_writers_of_one_folder_keep_both(folder):
-    first, second = Store(folder), Store(folder)
-    for at in range(6):
-        store = (first, second)[at % 2]
-        store.append("comparisons", comparison(at))
-        store.flush()
-    first.compact()
-    second.append("comparisons", comparison(6))
-    second.compact()
-    assert load(folder).comparisons["at"].tolist() == list(range(7))
 
 
 @pytest.mark.parametrize(
@@ -193,15 +152,6 @@ def test_failed_writes_are_one_line_and_lose_nothing(folder, monkeypatch, number
     assert not list(folder.glob(".*"))
     store.flush()
     assert load(folder).comparisons["at"].tolist() == [5, 6]
-
-
-def test_a_read_only_store_is_told_before_anything_is_measured(folder, monkeypatch):
-    def refuse(*_):
-        raise OSError(errno.EROFS, "Read-only file system")
-
-    monkeypatch.setattr("pathlib.Path.write_bytes", refuse)
-    with pytest.raises(StoreError, match="read-only; choose a folder that can be written"):
-        Store(folder)
 
 
 def test_a_store_below_a_file_is_one_line(tmp_path):
@@ -240,22 +190,6 @@ def test_merge_lets_the_later_folder_count(tmp_path):
     assert results.differences["index"].tolist() == [4]
     with pytest.raises(StoreError, match="is one of the merged folders"):
         merge([tmp_path / "out"], tmp_path / "out")
-
-
-@pytest.mark.slow
-def test_polars_and_duckdb_read_the_same_files(folder):
-    with Store(folder) as store:
-        store.append("comparisons", [comparison(5), comparison(6, max_ulp=3)])
-    file = str(folder / "comparisons.parquet")
-    assert polars.read_parquet(file)["max_ulp"].to_list() == [None, 3]
-    code = f"""
-import duckdb, probe
-print(duckdb.sql("select max(max_ulp) from '{file}'").fetchall())
-print(probe.load({str(folder)!r}).query('select sum("at") as s from comparisons')["s"].tolist())
-"""
-    command = [sys.executable, "-c", code]  # in pytest's own process DuckDB lists leaks at the end
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["[(3,)]", "[11]"]
 
 
 def test_messages_of_libraries_are_stored_without_paths(folder):

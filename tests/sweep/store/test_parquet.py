@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from glob import glob
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import polars
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -119,20 +117,6 @@ def test_files_say_where_their_rows_come_from(two_libraries):
         assert said(one / "failures.parquet") == both | {"library": "jax 1.5"}
 
 
-def test_an_unfinished_store_is_found_by_the_glob_of_a_table(tmp_path):
-    store = Store(tmp_path / "x" / "m")
-    for target in TARGETS[:2]:
-        store.append("comparisons", comparison(target))
-        store.append("cases", [case_row("c")])
-        store.flush()
-    assert not (tmp_path / "x" / "m" / "comparisons.parquet").exists()
-    pattern = str(tmp_path / "x" / "*" / "comparisons*.parquet")
-    rows = pd.concat(map(pd.read_parquet, glob(pattern)))
-    assert set(rows["target"]) == set(polars.read_parquet(pattern)["target"]) == set(TARGETS[:2])
-    names = list(schema.TABLES)
-    assert not [(a, b) for a in names for b in names if a != b and b.startswith(a)]
-
-
 @pytest.mark.parametrize("finished", [False, True])
 def test_tables_are_not_mixed_by_reading_a_store_as_one(tmp_path, finished):
     store = Store(tmp_path / "x" / "m")
@@ -229,17 +213,6 @@ def test_what_is_done_is_recalled(tmp_path):
     done, rows = found.case("c", [6, 20])  # in part
     assert done == {6} and [row["compared"] for row in rows] == [8]
     assert parquet.Recalled(folder, ("other", *GROUP[1:]), False).rows == 0
-
-
-def test_what_is_not_there_any_more_is_not_recalled(tmp_path):
-    store = Store(tmp_path / "m")
-    for at in (5, 6):
-        store.append("comparisons", comparison(TARGETS[0], at=at))
-        store.flush()
-    assert store.recall(*GROUP).case("c", range(5, 10))[0] == {5, 6}
-    first, second = file.table_files(store.path, "comparisons")
-    second.rename(first)  # the first part is lost, the second takes its name
-    assert store.recall(*GROUP).case("c", range(5, 10))[0] == {6}
 
 
 def test_what_was_measured_again_is_counted_once(tmp_path):

@@ -3,7 +3,6 @@
 import shutil
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -51,29 +50,6 @@ def test_a_newer_format_is_refused_by_name_and_version(folder):
     for reader in (load, Store):
         with pytest.raises(StoreError, match=r"schema_version=99: comparisons.parquet.*update"):
             reader(folder)
-
-
-def test_columns_younger_than_a_file_are_null_and_older_ones_are_dropped(folder):
-    with Store(folder) as store:
-        store.append("comparisons", comparison(max_ulp=3, seconds=1.0))
-    path = folder / "comparisons.parquet"
-    rewrite(path, lambda rows: rows.drop(["seconds"]).append_column("gone", pa.array([1])))
-    frame = load(folder).comparisons
-    assert frame["seconds"].isna().all() and "gone" not in frame and frame["max_ulp"][0] == 3
-
-
-def test_a_parquet_file_that_is_not_ours_is_named(folder):
-    folder.mkdir(parents=True)
-    pq.write_table(pa.table({"x": [1]}), folder / "runs.parquet")
-    with pytest.raises(StoreError, match="file=runs.parquet: not written by probe"):
-        load(folder)
-
-
-def test_a_broken_link_is_told(folder):
-    folder.mkdir(parents=True)
-    (folder / "runs.parquet").symlink_to("gone.parquet")
-    with pytest.raises(StoreError, match="runs.parquet can't be opened; fix its links"):
-        load(folder).runs  # noqa: B018
 
 
 def test_a_folder_that_is_no_store_is_told(tmp_path):
