@@ -226,46 +226,6 @@ def test_a_control_that_finds_the_address_is_pinned_or_says_alignment():
 BOTH = ((slice(0, 1), slice(0, 2)),)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [Case(**LINE | {"length": 4}, bias="normal"), Case("dense", in_channels=64)],
-    ids=["windows", "weights"],
-)
-@pytest.mark.slow_at("windows")
-def test_a_turned_tensor_of_pytorch_takes_another_kernel_which_replays(started, case):
-    found = pair(started("torch"), case, "transposed")
-    assert found.compared == found.replayed == np.prod(case.output_shape())
-    if not found.by_order:
-        pytest.skip("this build of PyTorch adds both in one way on this processor")
-    assert set(found.apart) <= {"order", "rounding", "order+rounding"}
-    for seed in range(50):  # operands that show it
-        shown = pair(started("torch"), case.with_(seed=seed), "transposed")
-        if len(shown.differing):
-            assert "unexplained" not in shown.causes
-            return
-    raise AssertionError("the orders differ, and 50 sets of operands agree")
-
-
-def test_an_address_that_decides_bits_is_a_cause_where_offsets_pin_it(started):
-    where = "onnxruntime"
-    if why := why_unavailable(Target.parse(where)):
-        pytest.skip(why)
-    case = Case("sum", in_channels=100, length=4, operands="cancel")
-    for count in (4, 8, 16, 32):
-        found = compare_shapes(
-            ComparedShapes.named(case, "layout", f"offset:{count}", "offset:0"),
-            *[started(where)] * 2,
-        ).reveal(started(where), started(where), Revealer())
-        assert found.compared == found.replayed == 4
-        assert found.left.control == found.right.control == "equal"
-        if found.by_order:
-            assert found.causes == {"alignment": len(found.differing)}
-            plain = run_case(started(where), case)  # wherever NumPy put it, and once elsewhere
-            assert plain.control == "equal" and not plain.refusal
-            return
-    pytest.skip("ONNX Runtime adds in one order at every address of this processor")
-
-
 @pytest.mark.slow
 def test_a_sweep_compares_every_layout_with_contiguous_and_goes_on_from_its_store(tmp_path):
     case = Case("sum", in_channels=300, length=5)
@@ -282,16 +242,3 @@ def test_a_sweep_compares_every_layout_with_contiguous_and_goes_on_from_its_stor
     assert [one["layout"] for one in told["lengths"]] == ["transposed"] and not told["unknown"]
     with pytest.raises(InputError, match="each layout with contiguous"):
         probe.sweep(case, ["contiguous"], "numpy", vary="layout")
-
-
-def test_the_stable_convolution_has_one_set_of_bits_in_every_layout(started):
-    remedy = {"kind": "stable", "accumulate": None}
-    case = Case(**LINE | {"length": 40}, bias="normal")
-    arrays = dict(zip("xwb", probe.case.operands.generate(case), strict=True))
-
-    def bits(word):
-        spec = case.with_(layout=word).spec() | {"remedy": remedy}
-        return started("torch").request({"do": "run", "spec": spec}, arrays)[1]["y"].tobytes()
-
-    words = ("contiguous", "transposed", "strided", "offset:4")
-    assert len({bits(word) for word in words}) == 1

@@ -107,17 +107,6 @@ def test_a_sum_that_rounds_twice_is_flushed_where_it_is_kept(flushed, kept):
     assert floats.widen(y, "float16").tolist() == [kept + 2.0**-14]
 
 
-def test_of_a_long_sum_some_nodes_stand_for_all_where_they_flush_alike(monkeypatch):
-    monkeypatch.setattr(flush, "NODES", 8)
-    tree = Tree.lanes(90, 4)
-    found, calls = {}, {}
-    for name, flushed in {"all": {EVERY}, "none": set(), "some": set(range(0, 89, 2))}.items():
-        orders, masks = revealed(Partly(everywhere(tree, 1, 1), 90, flushed=flushed))
-        found[name], calls[name] = orders[0, 0].summation.rounding.flushed_sums, masks.calls
-    assert found == {"all": ALL, "none": frozenset(), "some": frozenset(range(0, 89, 2))}
-    assert calls["some"] - calls["all"] >= 80
-
-
 @pytest.mark.parametrize(
     ("tininess", "below", "stays"),
     [(None, 25, True), (None, 24, False), ("before", 25, False), ("grid", 25, True)]
@@ -165,17 +154,6 @@ def test_the_replay_and_the_script_flush_as_defined(dtype):
         assert ulp.equal(got, expected, dtype), rounding
         written = evaluated(tree, rounding, x, w, dtype, bias)
         assert evaluator.equal(written, expected, dtype).all(), rounding
-
-
-@pytest.mark.parametrize("kind", [None, "before", "grid"])
-def test_what_counts_as_subnormal_is_told_before_or_after_rounding(kind):
-    least = 2.0**-126
-    x = np.float32([[31 * 2.0**-10, 4095 * 2.0**-10, 1.0]])
-    w = np.float32([[1082401 * 2.0**-141, 4097 * 2.0**-140, 2.0**-127]])
-    rounding = Rounding(flushed_products=ALL, tininess=kind)
-    got = replay(Summation(Tree.sequential(1), rounding), x, w, "float32")
-    up = {None: [least, 0, 0], "before": [0, 0, 0], "grid": [least, least, 0]}[kind]
-    assert got.tolist() == up
 
 
 BIASED = Tree.parse("(((0+b)+1)+(2+3))")

@@ -14,7 +14,6 @@ from probe.case import floats, ulp
 from probe.case.case import Case
 from probe.case.errors import InputError, TargetError
 from probe.order import pools, window
-from probe.order.tree import Tree
 from probe.order.windows import reveal_pool
 from probe.targets.target import Target
 from tests.convolutions import explain_case
@@ -220,14 +219,6 @@ def test_every_way_of_averaging_is_told_from_every_other(cause):
     assert named == {cause}
 
 
-def test_maxima_that_take_nan_differently_are_different_formulas():
-    case = Case("max_pool1d", 3, in_channels=4, length=30)
-    ways = [pools.PoolMaximum(word, "its first number") for word in pools.CHOOSE]
-    kept, passed = (planted(case, way, "nan") for way in ways[:2])
-    places = np.argwhere(np.isnan(kept.answers.y) != np.isnan(passed.answers.y))
-    assert len(places) and set(kept.causes(passed, places, places)) == {"algorithm"}
-
-
 def test_a_pool_of_no_known_way_is_unexplained():
     case = Case("avg_pool1d", 3, in_channels=4, length=9)
     x = floats.to_container(case.operands()[0], case.dtype)
@@ -354,23 +345,3 @@ def test_an_average_adds_and_divides_as_its_way_says(dtype):
             for column, count in zip(met.T.tolist(), counts.tolist(), strict=True)
         ]
         assert ulp.equal(found, floats.round_to(np.array(expected), dtype), dtype), way
-
-
-def test_orders_of_windows_are_those_of_libraries_each_once():
-    nine = "((((0+1)+8)+(6+7))+((2+3)+(4+5)))"
-    texts = {3: "((0+1)+2)", 9: nine, 10: f"({nine}+9)", 12: f"({nine}+((9+10)+11))"}
-    for n, text in texts.items():
-        wanted = [Tree.sequential(n), Tree.parse(text), Tree.sequential(range(n)[::-1])]
-        assert pools.orders((n,)) == tuple(dict.fromkeys([*wanted, Tree.pairwise(n)]))
-    assert pools.orders((1,)) == (Tree.sequential(1),)
-    texts = {tree.text for tree in pools.orders((2, 3))}
-    assert texts == {
-        "(((((0+1)+2)+3)+4)+5)",  # rows, one after the other
-        "(((((0+3)+1)+4)+2)+5)",  # columns
-        "((0+3)+((1+4)+(2+5)))",  # columns, by nine
-        "((0+1)+((2+3)+(4+5)))",  # rows, by nine
-        "(0+(1+(2+(3+(4+5)))))",
-        "(((0+1)+2)+((3+4)+5))",  # each row, then these
-        "(((0+3)+(1+4))+(2+5))",
-        "(((0+1)+(2+3))+(4+5))",
-    }

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from probe.order.masks import MaskRows, Masks, ask
-from probe.order.reveal import ASKED, Answers, column_labels, reveal_trees
+from probe.order.masks import Masks
+from probe.order.reveal import ASKED, Answers, reveal_trees
 from probe.order.rounding import reveal_roundings
 from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree
@@ -124,33 +124,6 @@ def test_any_tree_and_fusion_is_revealed_at_every_output(seed):
     assert_revealed(Known([[kind] * filters for kind in rows], n, bias=bias))
     reads = [rng.permutation(n)[: int(rng.integers(1, n + 1))].tolist() for _ in range(4)]
     assert_revealed(Known([[any_order(rng, sorted(read))] for read in reads], n))
-
-
-def test_what_has_nothing_to_ask_gets_no_answers_beside_what_has():
-    """Filters 0 and 1 are a team of two rows, filter 2 one of none; nobody asks: no call."""
-    masks = Masks(Known(everywhere(Tree.sequential(5), positions=4, filters=3), 5))
-
-    def survivors(masks, leaves):
-        return masks.survivors(leaves)
-
-    none = MaskRows(np.array([2]), np.arange(4), np.zeros((0, 2), int))
-    some = MaskRows(np.array([0, 1]), np.array([3, 1]), np.array([[0, 1], [0, 4], [0, 1]]))
-    first, second, third = ask(masks, survivors, [none, some, none])
-    assert first.shape == third.shape == (0, 4) and masks.calls == 1
-    assert second.tolist() == [[3, 3], [0, 0], [3, 3]]
-    assert [one.shape for one in ask(masks, survivors, [none])] == [(0, 4)] and masks.calls == 1
-
-
-@pytest.mark.parametrize(
-    "kinds",
-    [
-        [(Tree.sequential(12), frozenset()), (Tree.lanes(12, 4), frozenset())],
-        [(Tree.sequential(40), frozenset(range(1, 40))), (Tree.sequential(40), frozenset())],
-    ],
-)
-def test_filters_in_other_orders_or_that_fuse_otherwise_are_told_apart(kinds):
-    row = [kinds[0]] * 3 + [kinds[1]] * 2
-    assert_revealed(Known([row] * 4, len(kinds[0][0].leaves)))
 
 
 @pytest.mark.parametrize(
@@ -271,14 +244,3 @@ def test_nodes_of_three_are_asked_about_their_first_leaves():
     assert asked._within_nodes(Tree.lanes(9, 4)) == []
     other = Tree.parse(tree.text.replace("0+1+2", "0+1+4").replace("4+5", "2+5"))
     assert asked.like(tree, ONE, ONE).all() and not asked.like(other, ONE, ONE).any()
-
-
-def test_columns_have_one_label_where_they_are_equal():
-    rng = np.random.default_rng(0)
-    for rows, columns in ((1, 7), (3, 40), (5, 1)):
-        table = rng.integers(-2, 2, (rows, columns)) * 2.0 ** rng.integers(-300, 300, (rows, 1))
-        table[0, 0] = np.nan if rows == 3 else table[0, 0]
-        label = column_labels(table)
-        kinds = [table[:, n].tobytes() for n in range(columns)]
-        assert set(label) == set(range(len(set(kinds))))
-        assert len(set(zip(label.tolist(), kinds, strict=True))) == len(set(kinds))

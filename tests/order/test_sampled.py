@@ -23,17 +23,6 @@ def sum_of(products: int, length: int = 1) -> probe.Case:
     return probe.Case(op="sum", in_channels=products, length=length)
 
 
-def test_what_pairs_answer_is_where_they_meet():
-    """The left-to-right sum of n joins the first two products at once, the last one at the end; a
-    pairwise one joins its halves last."""
-    with session("sequential") as running:
-        answers = masks.meeting_sizes(running, sum_of(64))[:, 0, 0]
-    pairs = masks.pairs_of_products(64, 1000).tolist()
-    assert {tuple(pair): size for pair, size in zip(pairs, answers.tolist(), strict=True)} == {
-        (i, j): j + 1 for i, j in map(tuple, pairs)
-    }
-
-
 def test_two_orders_are_told_apart_and_one_is_not_told_from_itself():
     both = []
     for algorithm in ("sequential", "pairwise"):

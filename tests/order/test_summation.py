@@ -168,21 +168,6 @@ def test_what_is_left_of_a_sum_adds_what_is_read_and_elsewhere_zeros(dtype):
         assert ulp.equal(*outputs, dtype), (tree.text, read, rounding)
 
 
-def test_of_nodes_it_is_kept_whether_the_root_and_whether_another_is_among_them():
-    for read in ([0, 1, 2], [1, BIAS], [2]):
-        for nodes, kept in (([ROOT], {-2}), ([0], {-1}), ([1, ROOT], {-1, -2}), ([], set())):
-            some = Rounding(truncated=frozenset(nodes), rounded=frozenset(nodes))
-            left = Summation(CHAIN, some).restricted(read)
-            root = len(left.tree.nodes) - 1
-            expected = {root if node == -2 else -1 for node in kept}
-            assert left.rounding.truncated == left.rounding.rounded == expected
-    every = Rounding(flushed_sums=frozenset([EVERY]), flushed_inputs=frozenset([0, 2, 3]))
-    left = Summation(CHAIN, every).restricted([0, 1, 3]).rounding
-    assert left.flushed_sums == {EVERY} and left.flushed_inputs == {0, 3}
-    fused = Summation(CHAIN, Rounding(frozenset([0, 1, 2]))).restricted([0, 2, 3])
-    assert fused.rounding.fused == {2}, "0 has nothing to be added to before 2"
-
-
 def named(summation: Summation, dtype: str) -> list[object]:
     """Of every node all that it adds and how, as nested sets."""
     tree, rounding = summation

@@ -340,16 +340,3 @@ def test_orders_have_the_names_that_programmers_use():
 def test_trees_as_short_sums(tree, short, name):
     assert short_formula(tree) == short
     assert order_name(tree) == name
-
-
-def test_sums_of_three_within_each_other_end_in_dots():
-    """Without an end of the brackets a thousand levels were more than Python's stack has."""
-    nodes, leaf = [(0, 1, 2)], 3
-    for _ in range(1500):
-        nodes.append((leaf, leaf + 1, ~(len(nodes) - 1)))
-        leaf += 2
-    count = len(nodes)
-    moved = [tuple(c + leaf if c >= 0 else c - count for c in node) for node in nodes]
-    tree = Tree.from_nodes([*nodes, *moved, (~(count - 1), ~(2 * count - 1))])
-    text = short_formula(tree)
-    assert text.startswith("{{{{") and "...}" in text

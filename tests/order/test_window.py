@@ -209,17 +209,6 @@ def test_same_with_a_stride_may_leave_no_partner():
     assert "2 and 1 zeros before: this is not a multiple of the stride 2" in found.reason
 
 
-def test_case_at_keeps_the_first_explicit_filters():
-    case = Case("conv1d", 2, filters=3, weights=range(6), bias="1,2,3", length=4)
-    two = window.case_at(case, "filters", 2)
-    assert two.weights == (0, 1, 3, 4) and two.bias == (1, 2)
-    assert window.case_at(case, "batch", 5).batch == 5
-    with pytest.raises(InputError, match="filters=4: weights are given for 3 filters only"):
-        window.case_at(case, "filters", 4)
-    with pytest.raises(InputError, match="vary=height: unknown; use one of length, batch, filters"):
-        window.case_at(case, "height", 4)
-
-
 SPLIT = Case("conv1d", 3, in_channels=6, filters=2, length=9, operands="cancel", padding="same")
 
 

@@ -265,15 +265,3 @@ def test_window_tells_what_reaches_an_output():
     assert "reaches" not in told["windows"][-1]
     quiet = window(SHAPES["matmul"], PLAIN).to_json()
     assert "reach" not in quiet and not any("reaches" in one for one in quiet["windows"])
-
-
-def test_a_request_carries_as_many_edits_as_are_allowed_and_one_set_at_least(monkeypatch):
-    monkeypatch.setattr(windows, "EDITS", 10)
-    parts = windows._parts_by_edits([0, 2, 3, 4], [4, 99, 6, 1, 30])
-    assert list(parts) == [[0, 2], [3], [4]]
-    with open_session(NEIGHBOUR, inline=True) as session:
-        parted = reveal_reach(session, SHAPES["groups"])
-        monkeypatch.undo()
-        whole = reveal_reach(session, SHAPES["groups"])
-    assert named(parted) == named(whole) and named(whole)
-    assert (parted.inputs == whole.inputs).all() and parted.calls == whole.calls

@@ -67,27 +67,6 @@ def test_length_pictures_are_drawn(axes):
     assert axes.get_ylim() == (8.5, 4.5)
 
 
-def test_bits_are_written_where_there_are_some(axes):
-    columns = pd.MultiIndex.from_tuples([(7, 0), (8, 0)])
-    bits = pd.DataFrame([[0x42737AFD, pd.NA]], index=["tensorflow"], columns=columns, dtype="Int64")
-    pictures.bits_table(axes, bits, pd.DataFrame([[300.0, 0.0]], bits.index, columns))
-    assert {text.get_text(): text.get_color() for text in axes.texts} == {"42737afd": "white"}
-    labels = [label.get_text() for label in axes.get_xticklabels()]
-    assert labels == ["length 7\noutput 0", "length 8\noutput 0"]
-    assert len(axes.patches) == 1
-
-
-def test_agreement_counts_what_both_have_and_puts_the_like_together(axes):
-    digests = pd.DataFrame(
-        {1: ["x", "y", "x", None], 2: ["p", "q", "p", "q"]}, index=["a", "b", "c", "d"]
-    )
-    shared = pictures.agreement(digests)
-    assert shared.loc["a"].tolist() == [2, 0, 2, 0] and shared.loc["d", "d"] == 1
-    order = pictures.grouped_alike(shared)
-    assert order[:2] == ["a", "c"] and sorted(order) == ["a", "b", "c", "d"]
-    pictures.agreement_matrix(axes, shared.loc[order, order])
-
-
 def test_causes_keep_their_colours_and_the_sum_is_written(axes):
     counts = pd.DataFrame({"order": [3, 0], "made up": [1, 0]}, index=["a", "b"])
     pictures.cause_bars(axes, counts)

@@ -1,8 +1,6 @@
 """What is drawn of a tree is the tree: kinds of products, running sums, errors, maps; of two runs
 the picture has few rows for many operations, and what differs among them."""
 
-from fractions import Fraction
-
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -13,49 +11,13 @@ matplotlib.use("agg")
 from matplotlib.figure import Figure
 
 from lib import sums
-from probe.case.case import Case
 from probe.diff import walk
 from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, Tree
+from probe.order.tree import Tree
 from probe.report import trees
 from tests.record.taped import Taped, apart, normal
 
 CHAIN, PAIRS = Tree.sequential(5), Tree.pairwise(5)
-
-
-@pytest.mark.parametrize("bias", [None, 0.0401])
-@pytest.mark.parametrize("fused", [False, True])
-def test_errors_add_up_to_the_distance_from_the_exact_sum(bias, fused):
-    case = Case("conv1d", 5, 2, 3, 9, bias=bias)
-    leaves = [*range(10), *([] if bias is None else [BIAS])]
-    tree = Tree.pairwise(leaves)
-    rounding = Rounding.fused_everywhere(tree) if fused else Rounding()
-    summation = Summation(tree, rounding)
-    total = sums.sums_of(case, summation, position=2, channel=1)[-1]
-    x, w, b = case.operands()
-    terms = [
-        Fraction(float(x[0, 2 + k, c])) * Fraction(float(w[k, c, 1]))
-        for k in range(5)
-        for c in range(2)
-    ]
-    exact = sum(terms) + (0 if b is None else Fraction(float(b[1])))
-    errors = sums.errors_of(case, summation, position=2, channel=1)
-    assert sum(errors.values()) == Fraction(total.value) - exact
-
-
-def test_a_map_of_summations_has_a_row_a_length():
-    rows = [
-        {"at": 5, "order_id": "a", "rounding_id": "r", "outputs": 2, "ranges": [0, 2]},
-        {"at": 7, "order_id": "a", "rounding_id": "r", "outputs": 4, "ranges": [0, 4]},
-        {"at": 7, "order_id": "b", "rounding_id": "r", "outputs": 2, "ranges": [4, 6]},
-    ]
-    reveals = pd.DataFrame(rows)
-    numbers = sums.numbered(reveals)
-    assert numbers == {("a", "r"): 0, ("b", "r"): 1}
-    grid = sums.summation_map(reveals, numbers, filters=2)
-    assert grid.loc[7].tolist() == [0, 0, 1] and np.isnan(grid.loc[5, 1])
-    unknown = reveals.assign(order_id=[None, "a", "b"], rounding_id=[None, "r", "r"])
-    assert sums.summation_map(unknown, numbers, filters=2).loc[5, 0] == -1
 
 
 def test_everything_can_be_drawn():

@@ -121,18 +121,6 @@ def test_scaled_differences_are_differences_over_eps_times_magnitudes(swept, tmp
     assert tables.runs["experiment"].tolist() == ["tests"]
 
 
-def test_keep_limits_rows_to_the_first_and_the_largest(swept, tmp_path):
-    for name, keep in (("all", None), ("some", 2)):
-        swept([9, 10, 11, 19], SWITCHING, folder=f"{name}/m", keep=keep)
-    every = probe.load(tmp_path / "all").differences
-    some = probe.load(tmp_path / "some")
-    for row in some.comparisons.itertuples():
-        whole, kept = (t[t["at"] == row.at] for t in (every, some.differences))
-        assert len(kept) == row.kept <= 3 and len(whole) == row.differing
-        assert kept["index"].tolist()[:2] == whole["index"].tolist()[:2]
-        assert kept["ulp"].abs().max() == whole["ulp"].abs().max()
-
-
 def test_without_a_number_a_stated_number_of_differing_outputs_is_kept(
     swept, tmp_path, monkeypatch, capsys
 ):

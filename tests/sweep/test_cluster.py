@@ -417,20 +417,3 @@ def test_a_local_cluster_listens_on_loopback_alone_and_leaves_nothing(tmp_path):
     told = done.stdout.split("\n")
     assert done.returncode == 0 and "nodes 2" in told, done.stderr
     assert {line for line in told if line.startswith("listens")} == {"listens 127.0.0.1"}
-
-
-@pytest.mark.slow
-def test_no_scheduler_is_one_line():
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{closed.getsockname()[1]}"
-    words = [sys.executable, "-m", "probe", *WORDS, "--no-store", "--cluster", address]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s",
-    }
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "no scheduler answers there" in done.stderr
-    said = [line for line in done.stderr.splitlines() if not line.startswith('{"progress"')]
-    assert len(said) == 1

@@ -158,17 +158,6 @@ def test_a_target_that_cannot_run_here_is_unavailable():
     assert error.value.kind == "unavailable"
 
 
-def test_leaving_a_stream_early_ends_the_child(tmp_path):
-    x, w, _ = operands.generate(CASE)
-    with faulty(tmp_path / "log", any="slow") as session:
-        session.request({"do": "load", "key": "k", "spec": CASE.spec()}, {"x": x, "w": w})
-        items = [[n, [[None, [[0, 1, 1], [0, n - 2, 1], [0, 1, 1]]]]] for n in range(3, 9)]
-        request = {"do": "sweep", "key": "k", "vary": "length", "against": 9, "interval": 0}
-        for _ in session.stream(request | {"items": items}):
-            break
-        assert not session.alive
-
-
 def test_the_shell_decides_no_bits(monkeypatch):
     for name in ("TF_ENABLE_ONEDNN_OPTS", "OMP_NUM_THREADS", "PYTHONPATH", "ONEDNN_MAX_CPU_ISA"):
         monkeypatch.setenv(name, "1")

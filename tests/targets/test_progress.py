@@ -35,22 +35,6 @@ def test_work_that_cannot_be_counted_says_how_long_it_took_so_far(capsys):
         assert heard(capsys, "revealing: 0 s so far").endswith("\n")
 
 
-def test_of_progress_within_progress_the_inner_one_speaks_and_then_the_outer_one(capsys):
-    out = Output()
-    with out.progress("network"), out.progress("outer") as tell:
-        tell(0, 9, "first")
-        with out.progress("lengths") as inner:
-            inner(1, 4, "5")
-            heard(capsys, "lengths: 1 of 4")
-            time.sleep(0.1)
-            told = capsys.readouterr().err
-            assert told and all(line.startswith("lengths") for line in told.splitlines())
-        heard(capsys, "outer: 0 of 9, 0 s so far: first")
-    capsys.readouterr()
-    time.sleep(0.1)
-    assert not capsys.readouterr().err
-
-
 def test_what_is_done_far_below_a_command_is_said(capsys):
     with Output(as_json=True).progress("explain") as tell:
         progress.VOICE.calls += 7

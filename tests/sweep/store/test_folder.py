@@ -51,17 +51,6 @@ def test_what_is_appended_is_loaded(folder):
     assert [path.name for path in parquet.files(folder, "comparisons")] == ["comparisons.parquet"]
 
 
-def test_of_two_rows_about_one_thing_the_later_counts(folder):
-    with Store(folder) as store:
-        store.append("comparisons", comparison(differing=1))
-        store.flush()
-        store.append("comparisons", comparison(differing=2))
-        store.append("comparisons", comparison(differing=3))
-        store.flush()
-        assert load(folder).comparisons["differing"].tolist() == [3]
-    assert load(folder).comparisons["differing"].tolist() == [3]
-
-
 def test_a_later_comparison_takes_the_older_ones_differences_with_it(folder):
     store = Store(folder)
     for indices in ([0, 1, 2], [1]):

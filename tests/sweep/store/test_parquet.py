@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -117,20 +116,6 @@ def test_files_say_where_their_rows_come_from(two_libraries):
         assert said(one / "failures.parquet") == both | {"library": "jax 1.5"}
 
 
-@pytest.mark.parametrize("finished", [False, True])
-def test_tables_are_not_mixed_by_reading_a_store_as_one(tmp_path, finished):
-    store = Store(tmp_path / "x" / "m")
-    store.append("comparisons", comparison(TARGETS[0]))
-    store.append("cases", [case_row("c")])
-    store.compact() if finished else store.flush()
-    for folder in (tmp_path / "x", tmp_path / "x" / "m"):
-        with pytest.raises(pa.ArrowInvalid, match=r"README\.md"):
-            pd.read_parquet(folder)
-        with pytest.raises(pa.ArrowInvalid, match=r"README\.md"):
-            ds.dataset(folder).to_table()
-    assert "one table at a time" in (tmp_path / "x" / "m" / "README.md").read_text()
-
-
 ROOT = Path(__file__).parents[3]
 COMMITTED = [ROOT / "results" / path.stem for path in sorted((ROOT / "experiments").glob("*.py"))]
 
@@ -213,16 +198,3 @@ def test_what_is_done_is_recalled(tmp_path):
     done, rows = found.case("c", [6, 20])  # in part
     assert done == {6} and [row["compared"] for row in rows] == [8]
     assert parquet.Recalled(folder, ("other", *GROUP[1:]), False).rows == 0
-
-
-def test_what_was_measured_again_is_counted_once(tmp_path):
-    store = Store(tmp_path / "m")
-    for control in ("equal", None):
-        store.extend("differences", differences(TARGETS[0], [0, 1]))
-        store.append("comparisons", comparison(TARGETS[0], kept=2, control=control))
-        store.append("comparisons", comparison(TARGETS[0], at=6, control="equal"))
-        store.flush()
-    plain, controlled = (store.recall(*GROUP, controlled=flag) for flag in (False, True))
-    done, rows = plain.case("c", [5, 6])
-    assert done == {5, 6} and [row["differing"] for row in rows] == [2, 0]
-    assert controlled.case("c", [5, 6])[0] == {6}  # the later row counts, without its control

@@ -13,18 +13,6 @@ from probe.sweep.store.results import load
 from tests.sweep.store.test_folder import comparison, differences
 
 
-def test_absent_tables_are_empty_frames_with_the_columns_of_the_schema(folder):
-    with Store(folder) as store:
-        store.append("comparisons", comparison())
-    results = load(folder)
-    for table in schema.TABLES:
-        columns = [name for name in results.arrow(table).column_names if name != "machine"]
-        assert columns == [name for name in schema.column_names(table) if name != "machine"]
-        assert len(getattr(results, table)) == (table == "comparisons")
-    with pytest.raises(AttributeError, match=r"table=nonsense: .*comparisons"):
-        _ = results.nonsense
-
-
 def test_integers_stay_exact_beside_nulls(folder):
     far = 2**62 + 1
     with Store(folder) as store:

@@ -47,17 +47,6 @@ def test_every_operation_is_rounded_once(dtype):
         assert ulp.equal(found, expected, dtype)
 
 
-def test_products_near_the_smallest_bfloat16_are_rounded_once():
-    """All pairs of significands, at the exponents where the float32 product is not exact."""
-    arithmetic, low = Arithmetic("bfloat16"), np.arange(128, 256, dtype=np.float64)
-    for exponent in range(-156, -145):
-        a = floats.round_to(low * 2.0**-70, "bfloat16")
-        b = floats.round_to(low * 2.0 ** (exponent + 70 - 7), "bfloat16")
-        exact = np.outer(floats.widen(a, "bfloat16"), floats.widen(b, "bfloat16"))
-        found = arithmetic.multiply(arithmetic.widen(a)[:, None], arithmetic.widen(b)[None])
-        assert ulp.equal(arithmetic.narrow(found), floats.round_to(exact, "bfloat16"), "bfloat16")
-
-
 def test_fused_multiply_add_is_rounded_once():
     count = 20_000
     a, b, c = (awkward("float32", count, seed) for seed in (1, 2, 3))

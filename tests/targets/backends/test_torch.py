@@ -36,29 +36,11 @@ def test_without_onednn_the_choice_is_pytorchs_own(started):
     assert said == {"backend-choice": ["Slow2d"]}
 
 
-def test_uneven_padding_is_asked_of_the_choice_as_it_is_computed(started):
-    spec = dict(WIDE, padding=[[0, 200]])
-    assert conforming.kernels(started("torch"), spec, (1, 300, 64)) == {
-        "backend-choice": ["Mkldnn"]
-    }
-
-
 def test_what_does_not_fit_is_refused_in_one_line(started):
     spec = conformance.spec("conv1d", [5])
     with pytest.raises(TargetError, match="PyTorch refuses: .*Kernel size") as caught:
         conforming.run(started("torch"), spec, np.ones((1, 3, 1), "f4"), np.ones((5, 1, 1), "f4"))
     assert caught.value.kind == "unsupported"
-
-
-def test_the_environment_says_the_switches():
-    assert Torch.environment({"isa": "avx2"}, "cpu") == {
-        "ONEDNN_MAX_CPU_ISA": "AVX2",
-        "DNNL_MAX_CPU_ISA": "AVX2",
-        "CUDA_VISIBLE_DEVICES": "-1",
-        "OMP_WAIT_POLICY": "PASSIVE",
-    }
-    assert set(Torch.environment({}, "cuda:0")) == {"OMP_WAIT_POLICY"}
-    assert "CUBLAS_WORKSPACE_CONFIG" in Torch.environment({"deterministic": "1"}, "cuda:0")
 
 
 def test_a_gpu_is_named_as_pytorch_names_it():
