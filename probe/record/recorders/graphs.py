@@ -32,11 +32,9 @@ from probe.record.contract import (
     INPUT,
     WEIGHT,
     Input,
-    Laid,
     Operation,
     Seen,
     Visit,
-    address_lines,
 )
 from probe.record.recording import array_digest
 
@@ -224,10 +222,6 @@ class Graph(Interpreter):
 
     BY_SHAPE: ClassVar[frozenset[str]] = frozenset()
     """Operations that read no number of their operands."""
-    IMPORTS: ClassVar[Sequence[str]] = ()
-    """What the lines of a node need."""
-    LAID: ClassVar[bool] = False
-    """Whether operands are read where they lie, so that addresses may decide kernels."""
     opset = 0
 
     def __init__(self, body: Body, inputs: Mapping[Any, Any]) -> None:
@@ -251,11 +245,6 @@ class Graph(Interpreter):
     @abstractmethod
     def meaning(self, node: Any, call: Call) -> Meaning:
         """Returns what a node computes."""
-
-    @abstractmethod
-    def lines(self, node: Any, own: Mapping[Any, str], out: str) -> list[str]:
-        """Returns lines of Python that run a node. ``own``: names of the arrays that it reads;
-        ``out``: of its first result; others are ``out1`` and so on."""
 
     def described(self, value: Any) -> Known:
         """Returns shape and dtype of a value or constant."""
@@ -300,7 +289,7 @@ class Graph(Interpreter):
         run = foreign(self.runner, node, fed, {})
         results = foreign(run, [self.values[key].value for key in fed])
         gives = [self.live(*both) for both in zip(node.gives, results, strict=True)]
-        self.visit(self._event(node))
+        self.visit(self.event(node))
         return gives
 
     def runner(self, node: Any, fed: Fed, held: Held) -> Runner:
@@ -345,7 +334,7 @@ class Graph(Interpreter):
         """Returns an operand of a call; ``at``: its place among what is read."""
         return Operand(at, *self.described_at(key), partial(self.array, key))
 
-    def _event(self, node: Any) -> Operation:
+    def event(self, node: Any) -> Operation:
         """Returns a node that has just run as an operation."""
         for key in node.gives:
             self.known[key] = self.described(self.values[key].value)
@@ -357,19 +346,11 @@ class Graph(Interpreter):
             for key, at in zip(node.slots, places, strict=True)
         ]
         seen, gives = ([self.seen(key) for key in keys] for keys in (reads, node.gives))
-        addresses = [value.address for value in seen]
-        alone: Any = partial(self.again, node, reads)
-        alone = Laid(alone, addresses) if self.LAID else alone
         shapes, dtypes = [value.shape for value in gives], [value.dtype for value in gives]
         ends = shapes, dtypes, node.domain, self.opset
         what = self.meaning(node, Call(node.op, node.words, operands, *ends))
-
-        def lines(names: Sequence[str], out: str) -> list[str]:
-            own = dict(zip(reads, names, strict=True))
-            return address_lines(names, addresses) + self.lines(node, own, out)
-
-        first = node.op, node.path, seen, gives, what, node.said
-        return Operation(*first, alone, lines, self.IMPORTS)
+        again = partial(self.again, node, reads)
+        return Operation(node.op, node.path, seen, gives, what, node.said, again)
 
     def again(
         self, node: Any, reads: Sequence[Any], arrays: Sequence[np.ndarray]

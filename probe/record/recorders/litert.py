@@ -3,7 +3,7 @@
 The XNNPACK delegate runs many operators as one and shows nothing between them; so each operator of
 the file runs alone, under the same delegate or without one, which also keeps memory flat. That the
 outputs have the bits of an unwatched run is checked at the first recording; where they don't, the
-whole model is one operation.
+whole model is one operation. No lines are written of an operator: its model is bytes.
 
 A model of an operator keeps its constants, its options and what the file says of quantisation; what
 it reads else are inputs of the shapes that they have in the run. Its schema is an installed
@@ -12,8 +12,6 @@ LiteRT's.
 
 from __future__ import annotations
 
-import base64
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
@@ -33,9 +31,6 @@ from probe.record.contract import Input
 from probe.record.recorders import graphs
 from probe.record.recorders.graphs import Body, Key, Node
 from probe.targets.backends.litert import aligned_buffer
-
-# Characters up to which an operator's model is written into a script.
-LONGEST = 1 << 15
 
 NAMES = {n: name for name, n in vars(schema.BuiltinOperator).items() if isinstance(n, int)}
 DTYPES = {
@@ -119,9 +114,9 @@ class LiteRTFile:
 
     def model_of(
         self, node: Node, fed: graphs.Fed, shapes: graphs.Fed, constants: graphs.Held
-    ) -> tuple[bytearray, dict[int, int]]:
-        """Returns a model of an operator, whose results are its outputs, and the numbers of its
-        constants' buffers. Its tensors have the file's numbers; all that it doesn't use are empty.
+    ) -> bytes:
+        """Returns a model of an operator, whose results are its outputs. Its tensors have the
+        file's numbers; all that it doesn't use are empty.
 
         ``fed``: what it reads from before; ``shapes``: of values, where they aren't the file's;
         ``constants``: those of the file, or other numbers for them.
@@ -130,7 +125,7 @@ class LiteRTFile:
         # the schema asks for a first buffer that is empty: it is that of all tensors without one
         model.buffers = list(self.model.buffers) if node.op in NESTED else [empty]
         ends = (() if some is None else some for some in (node.own.inputs, node.own.outputs))
-        used, held = {int(n) for some in ends for n in some}, dict[int, int]()
+        used = {int(n) for some in ends for n in some}
         graph.tensors = []
         for n, tensor in enumerate(self.tensors):
             graph.tensors.append(copy(tensor) if n in used else schema.TensorT())
@@ -141,7 +136,7 @@ class LiteRTFile:
                 graph.tensors[n].shape = list((fed.get(n) or shapes[n])[0])
             data = constants[n] if n in constants else self._data(tensor)
             if n not in fed and data is not None:
-                graph.tensors[n].buffer = held[n] = len(model.buffers)
+                graph.tensors[n].buffer = len(model.buffers)
                 model.buffers.append(aligned_buffer(schema))
                 model.buffers[-1].data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
         graph.operators, graph.name = [node.own], b"main"
@@ -151,17 +146,13 @@ class LiteRTFile:
         size = sum(len(buffer.data) for buffer in model.buffers if buffer.data is not None)
         builder = schema.flatbuffers.Builder(size + 4096)
         builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
-        return bytearray(builder.Output()), held
+        return bytes(builder.Output())
 
 
 class LiteRTOperators(graphs.Graph):
     """A file's operators with the model's inputs."""
 
     BY_SHAPE = frozenset(("SHAPE", "RANK"))
-    IMPORTS = (
-        *("import base64", "import zlib"),
-        "from ai_edge_litert.interpreter import Interpreter, OpResolverType",
-    )
 
     def __init__(
         self,
@@ -174,7 +165,7 @@ class LiteRTOperators(graphs.Graph):
 
     def started(self, node: Node, fed: graphs.Fed, held: graphs.Held) -> graphs.Runner:
         numbers = {**self.constants, **held}
-        model = bytes(self.file.model_of(node, fed, self.known, numbers)[0])
+        model = self.file.model_of(node, fed, self.known, numbers)
         interpreter = interpreter_of(model, self.switches)
         interpreter.allocate_tensors()
 
@@ -196,42 +187,6 @@ class LiteRTOperators(graphs.Graph):
 
     def name(self, key: Key) -> str:
         return self.file.name(key)
-
-    def lines(self, node: Node, own: Mapping[Any, str], out: str) -> list[str]:
-        """Returns a model of this one operator, whose weights are put into its bytes. ValueError:
-        it is too large for a script."""
-        words = ""
-        if "threads" in self.switches:
-            words += f", num_threads={int(self.switches['threads'])}"
-        if self.switches.get("xnnpack") == "0":
-            plain = "OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES"
-            words += f", experimental_op_resolver_type={plain}"
-        fed = {n: self.described_at(n) for n in own if n not in self.constants}
-        empty = {n: np.zeros_like(self.constants[n]) for n in own if n not in fed}
-        packed, places = self.file.model_of(node, fed, self.known, self.constants | empty)
-        root = schema.Model.GetRootAs(packed, 0)
-        begin = np.frombuffer(packed, np.uint8).ctypes.data
-        text = base64.b85encode(zlib.compress(packed, 9)).decode()
-        if len(text) > LONGEST:
-            raise ValueError(f"{len(text)} characters")
-        quoted = [f"    {text[at : at + 88]!r}" for at in range(0, len(text), 88)]
-        code = ["model = bytearray(zlib.decompress(base64.b85decode(", *quoted, ")))"]
-        for n in filter(empty.__contains__, places):  # in one order in every process
-            data = root.Buffers(places[n]).DataAsNumpy()
-            start = data.ctypes.data - begin
-            span = f"{start}:{start + data.size}"
-            code.append(f"model[{span}] = np.ascontiguousarray({own[n]}).tobytes()")
-        arrays = ", ".join(own[n] for n in fed)
-        return [
-            *code,
-            f"one = Interpreter(model_content=bytes(model){words})",
-            "one.allocate_tensors()",
-            f"for detail, array in zip(one.get_input_details(), [{arrays}], strict=True):",
-            '    one.set_tensor(detail["index"], array)',
-            "one.invoke()",
-            'results = [one.get_tensor(d["index"]) for d in one.get_output_details()]',
-            *(f"{out}{n or ''} = results[{n}]" for n in range(len(node.gives))),
-        ]
 
 
 def interpreter_of(model: bytes, switches: Mapping[str, str]) -> Any:

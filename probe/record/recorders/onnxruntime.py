@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -25,6 +26,7 @@ from onnx import helper
 from probe.case import layout
 from probe.order.semantics import Meaning, Moves
 from probe.order.semantics.contract import Call
+from probe.record.contract import Laid, Operation, address_lines
 from probe.record.recorders import graphs, onnx_file
 from probe.record.recorders.graphs import Body
 from probe.record.recorders.onnx_file import BLOCKED, Block, Constant, OnnxNode
@@ -54,17 +56,19 @@ def options(switches: Mapping[str, str]) -> Any:
     return settings
 
 
+# What the lines of a node need.
+IMPORTS = (
+    "import numpy as np",
+    "import onnxruntime",
+    "import onnx",
+    "from onnx import numpy_helper, parser",
+)
+
+
 class Optimised(graphs.Graph):
     """The optimised model's nodes. ``mapped``: the bytes of large weights."""
 
     BY_SHAPE = frozenset(("Shape", "Size"))
-    IMPORTS = (
-        "import numpy as np",
-        "import onnxruntime",
-        "import onnx",
-        "from onnx import numpy_helper, parser",
-    )
-    LAID = True
 
     def __init__(
         self,
@@ -196,7 +200,22 @@ class Optimised(graphs.Graph):
         blocked = node.op == "Reshape" and node.slots[0] in self.blocks
         return Moves() if blocked else onnx_file.meaning(call)
 
+    def event(self, node: OnnxNode) -> Operation:
+        """With lines, and run alone on operands where they lay: ONNX Runtime reads them there."""
+        event = super().event(node)
+        addresses = [value.address for value in event.reads]
+
+        def lines(names: Sequence[str], out: str) -> list[str]:
+            called = {value.key: name for value, name in zip(event.reads, names, strict=True)}
+            return address_lines(names, addresses) + self.lines(node, called, out)
+
+        assert event.again is not None
+        again = Laid(event.again, addresses)
+        return replace(event, again=again, lines=lines, imports=IMPORTS)
+
     def lines(self, node: OnnxNode, own: Mapping[Any, str], out: str) -> list[str]:
+        """Returns lines of Python that run a node. ``own``: names of the arrays that it reads;
+        ``out``: of its first result; others are ``out1`` and so on."""
         outs = {key: f"{out}{n or ''}" for n, key in enumerate(node.gives)}
         code = list[str]()
         for key in filter(self.blocks.__contains__, own):

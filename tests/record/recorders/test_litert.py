@@ -47,9 +47,9 @@ def test_the_recorded_run_gives_the_unrecorded_bits(switches):
     recorded_twice(litert.LiteRTRecorder(residual(), {"x": normal(4, 9, 9, 3)}, switches))
 
 
-def test_operators_alone_give_the_recorded_bits_and_have_lines_that_do():
-    ran, written = alone(litert.LiteRTRecorder(residual(), {"x": normal(2, 9, 9, 3)}))
-    assert ran == written == ["CONV_2D", "CONV_2D", "ADD", "CONCATENATION", "TANH"]
+def test_operators_alone_give_the_recorded_bits():
+    ran, _ = alone(litert.LiteRTRecorder(residual(), {"x": normal(2, 9, 9, 3)}))
+    assert ran == ["CONV_2D", "CONV_2D", "ADD", "CONCATENATION", "TANH"]
 
 
 def test_wrong_inputs_are_one_line():
@@ -113,5 +113,5 @@ def test_a_loop_and_a_branch_are_one_operation_each_and_run_alone() -> None:
     seen, _ = recorded_twice(litert.LiteRTRecorder(looped(4), {"x": normal(4, 6)}))
     assert {"IF", "WHILE"} <= {one.op for one in seen}
     assert "TANH" not in [one.op for one in seen]
-    ran, written = alone(litert.LiteRTRecorder(looped(4), {"x": normal(4, 6)}))
-    assert {"IF", "WHILE"} <= set(ran) and ran == written
+    ran, _ = alone(litert.LiteRTRecorder(looped(4), {"x": normal(4, 6)}))
+    assert {"IF", "WHILE"} <= set(ran)
