@@ -6,9 +6,8 @@ first that many entries, so that the shorter side's inputs are the beginning of 
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -54,19 +53,6 @@ def one_array(name: str, value: Any) -> np.ndarray:
         why = f"{type(value).__name__} is not an array of numbers"
         raise InputError("inputs", name, why, "give arrays of numbers")
     return array
-
-
-def require_arguments(function: Callable[..., Any], arrays: Sequence[Any]) -> None:
-    """Raises InputError where a function does not take that many arrays."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # compiled code has none
-        return
-    try:
-        signature.bind(*arrays)
-    except TypeError as error:
-        todo = "give an array for each of its arguments"
-        raise InputError("inputs", f"{len(arrays)} of them", str(error), todo) from None
 
 
 def read_inputs(path: Path) -> Arrays:

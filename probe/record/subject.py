@@ -194,26 +194,7 @@ class FunctionSubject:
         given, said, names = dict(arrays), "", [each.name for each in parameters(self.function)]
         if not self.inputs and len(given) <= len(names):
             given, said = by_name(names, given)
-            arrays = given
-        if names and len(arrays) > len(names):
-            why = f"{len(arrays)} arrays are given, and it takes {', '.join(names)}"
-            todo = "leave the others out; a list is several inputs, an array is one"
-            raise InputError("inputs", ", ".join(arrays), why, todo)
-        missing = [each.name for each in parameters(self.function) if each.default is each.empty]
-        missing = [name for name in missing if name not in given] if names else []
-        if self.torch and not arrays and not missing:
-            missing = ["the module's inputs"]
-        if missing:
-            why = f"it takes {', '.join(missing)}"
-            todo = f"give --inputs FILE.npz, {OR_SHAPE}, or a function of no arguments"
-            if arrays:
-                why = f"{why} besides"
-                todo = "give an array for each of its arguments, or a shape: "
-                todo += " ".join(f"--shape {name}=8x64" for name in (*arrays, *missing))
-            raise InputError("inputs", ", ".join(arrays) or "(none)", why, todo)
-        if arrays and not names and takes_nothing(self.function):
-            todo = "leave them out, or, if it makes the model, name what it returns: model = f()"
-            raise InputError("inputs", ", ".join(arrays), "the function takes none", todo)
+        require_arguments(self.function, [*given.values()], self._keywords(given))
         arguments = self._arguments(given)
         function = self.of_arrays(given)
 
@@ -252,12 +233,16 @@ class FunctionSubject:
     def of_arrays(self, arrays: Collection[str]) -> Callable[..., Any]:
         """Returns what takes arrays of these names in order: one behind an argument that is left
         out has to be called by its name."""
-        names = [each.name for each in parameters(self.function)]
-        leaves_out = bool(names) and not self.inputs and [*arrays] != names[: len(arrays)]
-        leaves_out &= {*arrays} <= {*names}
-        if not leaves_out:
+        names = self._keywords(arrays)
+        if not names:
             return self.function
-        return lambda *values: self.function(**dict(zip(arrays, values, strict=True)))
+        return lambda *values: self.function(**dict(zip(names, values, strict=True)))
+
+    def _keywords(self, arrays: Collection[str]) -> list[str]:
+        """Names by which it has to be called; none: by place."""
+        names = [each.name for each in parameters(self.function)]
+        in_place = self.inputs or [*arrays] == names[: len(arrays)]
+        return [] if in_place or not {*arrays} <= {*names} else [*arrays]
 
     def values(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """The arrays as what the function is called with: tensors of a module of PyTorch."""
@@ -286,26 +271,46 @@ TORCH = ("torch.nn.modules.module", "Module")
 TENSORS = "; a function of tensors begins with x = torch.from_numpy(x), or name the module"
 
 
-def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """What a function can be called with by place; of a module of PyTorch its forward's. None where
-    it takes any number of them."""
+def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
+    """The signature of a function, of a module of PyTorch its forward's; None where it has none, as
+    compiled code."""
     if any((kind.__module__, kind.__name__) == TORCH for kind in type(function).__mro__):
         function = function.forward  # type: ignore[attr-defined]
     try:
-        every = inspect.signature(function).parameters.values()
+        return inspect.signature(function)
     except (TypeError, ValueError):
-        return []
+        return None
+
+
+def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """What a function can be called with by place. None where it takes any number of them."""
+    signature = signature_of(function)
+    every = [] if signature is None else [*signature.parameters.values()]
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     several = any(each.kind is each.VAR_POSITIONAL for each in every)
     return [] if several else [each for each in every if each.kind in kinds]
 
 
-def takes_nothing(function: Callable[..., Any]) -> bool:
-    """Whether a function has no parameters at all; False where that can't be seen."""
+def require_arguments(
+    function: Callable[..., Any], arrays: Sequence[Any], names: Sequence[str] = ()
+) -> None:
+    """InputError where a function does not take these arrays, by their ``names`` if it has to be
+    called by these."""
+    signature = signature_of(function)
     try:
-        return not inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
+        if signature is not None and names:
+            signature.bind(**dict(zip(names, arrays, strict=True)))
+        elif signature is not None:
+            signature.bind(*arrays)
+    except TypeError as error:
+        assert signature is not None
+        takes = ", ".join(signature.parameters) or "none"
+        why = f"it takes {takes}, and {len(arrays)} are given: {error}"
+        todo = f"give an array for each of its arguments: --inputs FILE.npz, or {OR_SHAPE}; a list "
+        todo += "is several inputs, an array is one"
+        raise InputError(
+            "inputs", ", ".join(names) or f"{len(arrays)} of them", why, todo
+        ) from None
 
 
 class ModelFile:

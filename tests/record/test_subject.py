@@ -95,7 +95,9 @@ def module(tmp_path, monkeypatch):
 def test_functions_are_found_in_the_current_folder(module):
     assert subject.is_function("given_model:works") and not subject.is_function("given_model.py")
     assert subject.open_model("given_model:works").inputs == ()
-    with pytest.raises(InputError, match="it takes a; give inputs=.FILE.npz"):
+    with pytest.raises(
+        InputError, match="it takes a, b, and 0 are given.*give an array for each.*inputs=.FILE.npz"
+    ):
         subject.open_model("given_model:works").recorder({})
     with pytest.raises(InputError, match="returns NumPy arrays"):
         subject.open_model("given_model:works").recorder({"x": np.ones(2)}).record(
@@ -221,9 +223,9 @@ class Looks:
 
 CALLED = {
     "a class": (Looks, {}, "model=Looks: it is a class, not a model; make a model of it"),
-    "none taken": (lambda: 1.0, {"x": X}, "inputs=x: the function takes none; leave them out, or"),
-    "one too few": (Looks(), {"ids": X}, "inputs=ids: it takes scale besides"),
-    "one too many": (lambda x: x, {"x": X, "y": X}, "inputs=x, y: 2 arrays are given, and it"),
+    "none taken": (lambda: 1.0, {"x": X}, "it takes none, and 1 are given"),
+    "one too few": (Looks(), {"ids": X}, "it takes ids, scale, and 1 are given.*'scale'"),
+    "one too many": (lambda x: x, {"x": X, "y": X}, "it takes x, and 2 are given"),
 }
 
 

@@ -45,9 +45,9 @@ from probe.explain.comparison.outputs import (
 from probe.explain.verdict import three_classes
 from probe.order.semantics.contract import Unknown
 from probe.record.contract import Recorder
-from probe.record.inputs import listed_inputs, require_arguments
+from probe.record.inputs import listed_inputs
 from probe.record.recording import Provenance, Run
-from probe.record.subject import Unseen, function_recorder, nested_leaves
+from probe.record.subject import Unseen, function_recorder, nested_leaves, require_arguments
 from probe.sweep.printing import counted, differ
 from probe.targets.budget import within
 from probe.targets.progress import Say, heard, silent

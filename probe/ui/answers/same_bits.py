@@ -10,8 +10,9 @@ import numpy as np
 from probe.case import floats, ulp
 from probe.case.arguments import typed
 from probe.case.errors import ProbeError
-from probe.record.inputs import arrays_restored, listed_inputs, require_arguments
+from probe.record.inputs import arrays_restored, listed_inputs
 from probe.record.store import array_of, bits_of, named_arrays
+from probe.record.subject import require_arguments
 from probe.targets.progress import silent
 
 # Elements that differ, of each array, which a message shows.

@@ -115,7 +115,7 @@ PYTHON = {
     ),
     "nested lists for an array": (
         lambda: probe.examine(layer(), [[1.0, 2.0, 3.0]] * 4),
-        "4 arrays are given, and it takes input; .*a list is several inputs",
+        "it takes input, and 4 are given.*a list is several inputs",
     ),
     "text for numbers": (
         lambda: probe.examine(layer(), np.array([["a"] * 3] * 2)),
