@@ -33,8 +33,10 @@ from probe.explain.comparison import (
 from probe.explain.verdict import BUG, bug_or_rounding
 from probe.order.tree import BIAS
 from probe.report import proof
-from probe.targets import backends, budget, target
+from probe.sizes.bisection import ReleaseStep, first_change
+from probe.targets import backends, budget, installation, target
 from probe.targets.launch import AnySession, open_session
+from probe.targets.progress import Say
 from probe.targets.target import Target
 
 BY = ("bits", "order")
@@ -355,3 +357,32 @@ def same_sums(failed: Failing, finding: Finding) -> bool:
     comparison = failed.explained(finding)
     whole = comparison.replayed == comparison.compared
     return whole and not comparison.by_order and not len(comparison.differing)
+
+
+def first_affected(finding: Finding, left: Target, version: str, since: Target, tell: Say) -> str:
+    """Returns the first release from ``since`` on that shows a finding, in words; missing releases
+    are installed, and a single change is assumed, as ``probe bisect`` does. InputError."""
+    from probe.sizes import bisection  # it needs pyarrow, which reports don't
+
+    between = bisection.releases_between(since, left.with_(version=version))
+
+    def ask(release: str) -> ReleaseStep:
+        where = left.with_(version=release)
+        tell(f"running {where.text}")
+        try:
+            installation.install_target(where)
+            with failing(where) as failed:
+                return ReleaseStep(release, "differs" if failed.by_bits(finding) else "agrees")
+        except TargetError as error:
+            return ReleaseStep(release, None, why=error.why)
+
+    change = first_change(between, ask)
+    first = between[0]
+    if change.steps[0].seen == "differs":
+        return f"{first} or an earlier one: it differs there too"
+    if change.first is None:  # as the present one was measured to differ
+        return f"not known: {version} agrees where it is installed anew"
+    text = f"{change.first}; {change.last} agrees"
+    if change.skipped:
+        text += f"; {', '.join(change.skipped)} could not be run"
+    return text if change.holds else f"{text}; not every release between is of one kind"

@@ -26,6 +26,7 @@ from probe.report.failing import (
     by_values,
     effect,
     failing,
+    first_affected,
     shown_by_products,
 )
 from probe.report.forms import form_of
@@ -50,7 +51,8 @@ class ReportOptions:
 
     ``by``, ``most``: see ``probe.report.shrink``. ``keep``: no shrinking. ``any_cause``: a smaller
     case may have another cause. ``times``: fresh processes that must say the same. ``avoid``: what
-    avoids it is looked for too, at a start of the library for each switch.
+    avoids it is looked for too, at a start of the library for each switch. ``since``: the release
+    of the target from which on the first affected one is searched.
     """
 
     by: str = "bits"
@@ -59,6 +61,7 @@ class ReportOptions:
     any_cause: bool = False
     times: int = 3
     avoid: bool = True
+    since: Target | None = None
 
 
 def reproduce(
@@ -75,8 +78,12 @@ def reproduce(
     those of ``proved_reproduction``; TargetError.
     """
     tell, choices = tell or silent, ReportOptions(**options)
+    if choices.since is not None and (right or left) != left:
+        why = "both sides have to be one target, whose releases are searched"
+        raise InputError("since", choices.since.text, why, "leave it out")
     avoid = choices.avoid and left == (right or left)
-    with VOICE.steps(5 - choices.keep + avoid, tell) as step:
+    more = choices.since is not None
+    with VOICE.steps(5 - choices.keep + avoid + more, tell) as step:
         with failing(left, right) as failed:
             repro = proved_reproduction(failed, finding, choices, step)
             if avoid and "reach" not in repro.explanation.causes:
@@ -85,6 +92,10 @@ def reproduce(
             if avoid:
                 step("trying what avoids it")
                 repro.avoids += by_switches(repro.finding, finding, left, tell)
+            if choices.since is not None:
+                step(f"searching releases from {choices.since.text} on")
+                asked = repro.finding, left, repro.versions[0], choices.since, tell
+                repro.first_release = first_affected(*asked)
             step("writing its shortest script")
             repro.short = shortest_script(
                 *(repro.finding, repro.targets, repro.versions, repro.evidence, repro.verdict)

@@ -63,8 +63,8 @@ class Reported(ABC):
     the difference and does. ``sizes``: characters of every text that was written. ``model``: where
     in a model it was found, a sentence; empty where the case itself was given. ``times``: fresh
     processes that ran the script. ``environment``: what the library's own script says of versions.
-    ``further``: files that are written too, by name. ``arrays``: what stands beside the script; too
-    much for its text.
+    ``first_release``: the first affected one, where it was searched for. ``further``: files that
+    are written too, by name. ``arrays``: what stands beside the script; too much for its text.
     """
 
     targets: tuple[Target, Target]
@@ -81,6 +81,7 @@ class Reported(ABC):
     model: str = ""
     times: int = 3
     environment: str = ""
+    first_release: str = ""
     further: dict[str, str] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -489,6 +490,7 @@ def _texts_of_form(repro: Reported, form: str) -> dict[str, str]:
         "benchdnn": driver,
         "What the documentation says": ": ".join(promises[form]) if promised else "",
         "The same windows": ported,
+        "First release affected": repro.first_release,
         "Attached": "\n".join(
             f"- `{name}`: {what}" for name, what in ATTACHED.items() if name in repro.files
         ),

@@ -74,6 +74,36 @@ def test_the_short_script_and_the_replay_print_the_measured_numbers(tmp_path):
     assert len(whole) <= report.LIMIT and "attached `reproduce.py`" in whole
 
 
+def test_the_first_affected_release_is_searched_between_two(monkeypatch):
+    """Releases are stood in for: what differs from 1.3 on, of which 1.2 can't be run."""
+    from contextlib import contextmanager
+    from types import SimpleNamespace
+
+    from probe.case.errors import TargetError
+    from probe.report import failing as module
+    from probe.sizes import bisection
+
+    since = {"from": "1.3"}
+
+    @contextmanager
+    def started(where):
+        if where.version == "1.2":
+            raise TargetError(where.text, "unavailable", "no wheel")
+        differs = float(where.version) >= float(since["from"])
+        yield SimpleNamespace(by_bits=lambda finding: differs)
+
+    monkeypatch.setattr(module, "failing", started)
+    monkeypatch.setattr(module.installation, "install_target", lambda where: None)
+    releases = ["1.0", "1.1", "1.2", "1.3", "1.4", "1.5"]
+    monkeypatch.setattr(bisection, "releases_between", lambda *ends: releases)
+    asked = None, Target.parse("torch"), "1.5", Target.parse("torch==1.0"), print
+    assert module.first_affected(*asked) == "1.3; 1.1 agrees; 1.2 could not be run"
+    since["from"] = "0.9"
+    assert module.first_affected(*asked).startswith("1.0 or an earlier one")
+    since["from"] = "2.0"
+    assert module.first_affected(*asked).startswith("not known")
+
+
 def test_the_smallest_case_of_a_bug_is_one():
     """A thousandth is a mistake in small sums, and in large ones rounding."""
     x = np.full((1, 40, 1), 1.0, np.float32)

@@ -103,6 +103,7 @@ def reproduce(
     kernels: str = "said",
     any_cause: bool = False,
     avoid: bool = True,
+    since: str | Target | None = None,
 ) -> Reproduced:
     """Reduces a case, explains it, verifies a script in fresh processes, and writes a bug report.
 
@@ -111,8 +112,10 @@ def reproduce(
     ``form``: whose bug form, or a form's file (.md, .yml); the target's own if None. ``times``:
     fresh processes that must agree. ``kernels``: as in ``probe.explain``. ``any_cause``: a smaller
     case may have a different cause than the finding; the report says so. ``avoid``: try what avoids
-    the difference. Errors: InputError, also where both sides agree; TargetError; NotReproduced
-    where the script does not give the measured bits: then nothing is written.
+    the difference. ``since``: search the first affected release from this one on, such as
+    ``torch==2.4.0``, which installs releases. Errors: InputError, also where both sides agree;
+    TargetError; NotReproduced where the script does not give the measured bits: then nothing is
+    written.
     """
     left, right = checked_target(target), checked_target(against_target or target)
     if against is None and right == left and against_padding is None:
@@ -120,6 +123,7 @@ def reproduce(
         raise InputError("against", None, "there is nothing to compare with", todo)
     finding = Finding.of(checked_case(case), vary, at, against, against_padding)
     how = {"by": by, "keep": keep, "any_cause": any_cause, "avoid": avoid, "most": most}
+    how["since"] = None if since is None else checked_target(since)
     return reproduced(finding, (left, right), Path(out), form, kernels, times=times, **how)
 
 

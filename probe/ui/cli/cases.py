@@ -415,6 +415,7 @@ def shrink(runs: AskedRuns, by: str, most: int, any_cause: bool, out: Output) ->
 
 AVOID = "Don't test which switches and lengths avoid the difference (starts the library for each)."
 FORM = "Whose bug form to fill in, or a form's file (.md, .yml); the project's own if not given."
+SINCE = "Search the first affected release from this one on; installs releases (torch==2.4.0)."
 
 
 @click.command(cls=Words, short_help="Write a verified folder to attach to a bug report.")
@@ -429,6 +430,7 @@ FORM = "Whose bug form to fill in, or a form's file (.md, .yml); the project's o
 )
 @option("--keep", None, "Don't reduce the case and its operands.", is_flag=True)
 @option("--form", "NAME|FILE", FORM)
+@option("--since", "T", SINCE)
 @option("--times", "N", "How many fresh processes must confirm the script.", default=3)
 @kernels_option("said")
 @output_options
@@ -447,6 +449,8 @@ def report(runs: AskedRuns, folder: Path, out: Output, **options: Any) -> None:
         if on_command_line(name):
             todo = f"leave out {flag_of(name)}, or --keep"
             raise InputError(name, options[name], "--keep tries no smaller case", todo)
+    if options["since"] is not None:
+        (options["since"],) = parsed_targets((options["since"],))
     limit, (finding, targets) = options.pop("limit"), runs.finding()
     with within(limit), out.progress(f"reproducing {finding.label}") as tell:
         answer = reproduced(finding, targets, folder, tell=tell.say, **options)
