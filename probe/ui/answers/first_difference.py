@@ -150,8 +150,6 @@ class Walked(Answer):
             "not_compared": sum(output.not_compared for output in difference.plain),
             "samples": samples_json,
             "not_whole": difference.not_whole or None,
-            "shares": {name: count / total for name, count in self.counts().items()},
-            "differ_by_themselves": len(self.differ_by_themselves()),
             "rounding": difference.rounding.to_json(),
             "classes": self.classes,
             "decisions": self.decided(),
@@ -167,23 +165,15 @@ class Walked(Answer):
         }
 
     def report_output(self, output: Pair) -> dict[str, Any]:
-        """An entry of ``outputs``. ``growth``: how the difference over the largest value
-        compares with the first source's."""
-        first = self.found.first
-        start = max((pair.scaled for pair in first.gives), default=0.0) if first else 0.0
+        """An entry of ``outputs``."""
         scaled = output.scaled if isfinite(output.scaled) else None  # infinity and NaN are no JSON
-        known = scaled is not None and start and isfinite(start) and output.compared
-        growth = output.scaled / start if known else None
         plain = self.found.plain[self.found.outputs.index(output)]
         must_agree = {name: getattr(output, name) for name in ("differing", "max_ulp")}
         return plain.to_json() | {
             "window": plain.window,
             "must_agree": {"compared": output.compared} | must_agree,
-            "left_shape": list(self.found.left.values[output.left].shape),
-            "right_shape": list(self.found.right.values[output.right].shape),
             "compared": output.compared,
             "scaled": scaled,
-            "growth": growth,
             "decisions": [asdict(each) for each in self.decisions(output)],
         }
 
@@ -249,41 +239,67 @@ class Walked(Answer):
         return samples_text(self.found.plain, self.found.samples)
 
     def ending(self) -> tuple[str, str]:
-        """The first source in words, and how far its difference spreads."""
-        first, far = self.found.first, self.found.enters
-        if first is None and far:
-            return FAR.format(far), self.outcome()
-        if first is None:
-            apart = self.verdict == "differs" and self.found.left.target == self.found.right.target
-            weights = [str(each) for each in self.found.weights if apart or not each.convention]
-            weights = weights or [self.found.other_weights] * bool(self.found.other_weights)
-            numbers = self.found.other_numbers if self.verdict == "differs" else ""
-            # where all read others, the operation from which on is the answer
-            elsewhere = "" if self._depends() and self._all_read_others else self._elsewhere()
-            reads = "; ".join(filter(None, (numbers, elsewhere)))
-            why = "; ".join(weights) or self._windows_apart() or reads or self._no_source()
-            return why, self.outcome()
-        causes = self.found.causes.values()
-        sought = any(cause.kind or NOT_SOUGHT not in cause.why for cause in causes)
+        """What comes first of a difference in words, and how far it spreads."""
+        if self.found.first is not None:
+            return self._source_in_words(self.found.first), self.outcome()
+        if self.found.enters:
+            return FAR.format(self.found.enters), self.outcome()
+        return self._without_source(), self.outcome()
+
+    def _source_in_words(self, first: Region) -> str:
         count = f"{first.differing:,} of {first.compared:,} differ"
         count += "" if first.max_ulp is None else f" by up to {first.max_ulp:,} ulp"
         if "argument" in first.cause:  # first, as lines are cut at their end
             text = f"first: {operation_text(first)}: {first.why}; {count}"
         else:
+            causes = self.found.causes.values()
+            sought = any(cause.kind or NOT_SOUGHT not in cause.why for cause in causes)
             why = first.cause or (NOT_YET if sought else NOT_SOUGHT)
             text = f"first: {operation_text(first)}, {count}: {why}"
             text += f"; the arguments differ: {first.arguments}" if first.arguments else ""
-        before = [self._windows_apart() if first.joint else "", self.found.other_weights]
-        before.append(FAR.format(far) if far else "")
-        before.append(self.found.rounding.words)
-        if self.verdict == "equal":
-            before.append("the outputs agree, the bits inside differ")
         # what it is in its library's words, of a product or a convolution
         cause = self.found.causes.get(self.found.operations.index(first))
         if cause is not None and cause.comparison is not None and cause.kind:
             layer = layers.layer_of(self.found, first)
             text += f" ({layer})" if layer else ""
-        return "; ".join(filter(None, [*before, text])), self.outcome()
+        before = [self._windows_apart() if first.joint else "", self.found.other_weights]
+        before.append(FAR.format(self.found.enters) if self.found.enters else "")
+        before.append(self.found.rounding.words)
+        if self.verdict == "equal":
+            before.append("the outputs agree, the bits inside differ")
+        return "; ".join(filter(None, [*before, text]))
+
+    def _without_source(self) -> str:
+        """Why outputs differ where no operation is a source, or what is known instead."""
+        difference, verdict = self.found, self.verdict
+        differs = verdict == "differs"
+        one_library = difference.left.target == difference.right.target
+        weights = [str(each) for each in difference.weights]
+        if not (differs and one_library):
+            weights = [str(each) for each in difference.weights if not each.convention]
+        reads = [difference.other_numbers if differs else "", self._elsewhere()]
+        why = "; ".join(weights) or difference.other_weights or self._windows_apart()
+        if why := why or "; ".join(filter(None, reads)):
+            return why
+        if difference.only_whole:
+            return f"{verdict}: {WHOLE_PROGRAM}"
+        if verdict == "unknown" and (unknown := difference.not_whole or of_outputs(difference)):
+            return f"unknown: {unknown}"
+        if verdict == "equal" and not difference.examined:
+            return "equal: the outputs agree; no operation could be compared"
+        if verdict == "equal":
+            return "equal: every compared operation whose inputs agree gives the same bits"
+        # the first operation that one side has alone, and how many follow
+        apart, counts = [], self.counts()
+        for side in filter(counts.get, ("left", "right")):
+            first = next(op for op in difference.operations if op.verdict == side)
+            more = f" and {counts[side] - 1:,} more" if counts[side] > 1 else ""
+            apart.append(f"only {side}: {operation_text(first)}{more}")
+        if apart:
+            return f"{verdict}: {'; '.join(apart)}; no common operation is a source"
+        nothing = "no operation was found whose inputs agree and whose outputs differ"
+        ended = (note for note in difference.notes if note.startswith(UNCOMPARED))
+        return f"{verdict}: {next(ended, nothing)}"
 
     def _windows_apart(self) -> str:
         """Where a port to another library reads other inputs than what it was made from."""
@@ -294,13 +310,17 @@ class Walked(Answer):
 
     def _elsewhere(self) -> str:
         """How many outputs read what the other run lacks; or nothing."""
-        if not self.window:
+        start = self._depends()
+        if self.window:
+            total = counted(sum(output.elements for output in self.found.plain), "output")
+            text = f"{self.window:,} of {total} {'reads' if self.window == 1 else 'read'}"
+            text += " different inputs"
+            start = next((op for op in self.found.operations if op.cause == "window"), start)
+        elif start is not None and self.verdict == "differs":
+            text = "all outputs depend on what one run lacks"
+        else:
             return ""
-        verb = "reads" if self.window == 1 else "read"
-        what = f" of {counted(sum(output.elements for output in self.found.plain), 'output')}"
-        first = next((op for op in self.found.operations if op.cause == "window"), self._depends())
-        start = "" if first is None else f"; from {operation_text(first)} on"
-        return f"window: {self.window:,}{what} {verb} different inputs{start}"
+        return f"window: {text}" + ("" if start is None else f"; from {operation_text(start)} on")
 
     def _depends(self) -> Region | None:
         """The first operation of which all results depend on what the other run lacks, if
@@ -309,37 +329,6 @@ class Walked(Answer):
         if not outputs or not all(pair.known and pair.selection.empty for pair in outputs):
             return None
         return next((op for op in self.found.operations if op.note == LACKING), None)
-
-    def _no_source(self) -> str:
-        if self.verdict == "differs" and (start := self._depends()) is not None:
-            what = "the other samples of its batch" if self.found.samples else "what one run lacks"
-            each = "every sample's results depend" if self.found.samples else "the results depend"
-            return (
-                f"window: from {operation_text(start)} on {each} on {what}, so this is no rounding"
-            )
-        counts = self.counts()
-        # the first operation that one side has alone, and how many follow
-        apart = []
-        for side in filter(counts.get, ("left", "right")):
-            first = next(op for op in self.found.operations if op.verdict == side)
-            more = f" and {counts[side] - 1:,} more" if counts[side] > 1 else ""
-            apart.append(f"only {side}: {operation_text(first)}{more}")
-        if self.found.only_whole:
-            return f"{self.verdict}: {WHOLE_PROGRAM}"
-        if self.verdict == "unknown" and self.found.not_whole:
-            return f"unknown: {self.found.not_whole}"
-        if self.verdict == "equal" and not self.found.examined:
-            return "equal: the outputs agree; no operation could be compared"
-        if self.verdict == "equal":
-            return "equal: every compared operation whose inputs agree gives the same bits"
-        if self.verdict == "unknown" and (why := of_outputs(self.found)):
-            return f"unknown: {why}"
-        if apart:
-            return f"{self.verdict}: {'; '.join(apart)}; no common operation is a source"
-        for note in self.found.notes:
-            if note.startswith(UNCOMPARED):
-                return f"{self.verdict}: {note}"
-        return f"{self.verdict}: no operation was found whose inputs agree and whose outputs differ"
 
     def unknown(self) -> list[str]:
         """Why nothing is known of operations, in words: how many, from which one on."""
@@ -350,49 +339,35 @@ class Walked(Answer):
             lines.append(f"unknown: {counted(len(some), 'operation')}, {start}: {why}")
         return lines
 
-    def outcome(self, how: str = "") -> str:
+    def outcome(self, how: str = "reproduce('folder')") -> str:
         """How the outputs differ, and what to do. ``how``: what writes a report."""
-        outputs = self.found.outputs
+        outputs, first, todo = self.found.outputs, self.found.first, self.asked.todo
         compared = sum(output.compared for output in outputs)
         differing = [output for output in outputs if output.differing]
         if self.found.only_whole:
-            return self.asked.todo
+            return todo
         if not compared and self.found.other_weights:
-            return self.asked.todo or "give both sides the same weights"
+            return todo or "give both sides the same weights"
+        if not compared and outputs and all(output.hollow for output in outputs):
+            return "the outputs have no elements"
         if not compared:
-            hollow = outputs and all(output.hollow for output in outputs)
-            if hollow:
-                return "the outputs have no elements"
             if self._depends() is None and not (self.window and self._all_read_others):
                 return NOT_KNOWN
-            some = "samples in the batch" if self.found.samples else "inputs"
             nothing = "no output has to agree; " if self._all_read_others else ""
-            return f"{nothing}only the same {some} give the same bits"
+            return f"{nothing}only the same inputs give the same bits"
         if not differing:
-            more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
             every = f"all {compared:,} outputs that must agree do"
             every = "the one output that must agree does" if compared == 1 else every
-            return f"{every}{self._unjudged()}{more}"
+            return f"{every}{self._unjudged()}" + (f"; {todo}" if first and todo else "")
         ulps = [output.max_ulp for output in differing if output.max_ulp is not None]
         most = max(ulps) if len(ulps) == len(differing) else None
         text = differ(sum(output.differing for output in differing), compared, most)
         text += self._unjudged()
         if self.window:
             text = f"{self._elsewhere()}; of those that must agree {text}"
-        decided = "; ".join(self.crossed()) or "no decision changes"
-        parts = [text, decided, self.asked.todo]
-        first = self.found.first
-        if first is not None and first.arguments:  # the library did what it was asked
-            parts.append(DIFFERENT)
-        elif first is not None and (how or not self.asked.todo):
-            cause = self.found.causes.get(self.found.operations.index(first))
-            sides = self.found.sides(first)
-            # the recorder has no lines of it: reproduce() would refuse
-            mute = any(not run.untried and op.lines is None for run, op in sides)
-            # it is written if a script repeats the difference
-            if not mute and (cause is None or cause.alone):
-                written = how or "reproduce('folder')"
-                parts.append(f"try {written} for a report")
+        parts = [text, "; ".join(self.crossed()) or "no decision changes", todo]
+        if first is not None:  # of different arguments the library did what it was asked
+            parts.append(DIFFERENT if first.arguments else f"try {how} for a report")
         return "; ".join(filter(None, parts))
 
     def _unjudged(self) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,33 +111,27 @@ class Swept(Answer):
     figure = "plots", "draw_swept", "found", "values"
 
 
-@dataclass
-class ByOrders:
-    """Sweeps by order by target, those that failed, and where it was stored."""
-
-    targets: dict[str, ByOrder] = field(default_factory=dict)
-    failures: list[dict[str, str]] = field(default_factory=list)
-    store: str | None = None
-    interrupted: bool = False
-
-
 @dataclass(repr=False)
 class SweptByOrder(Answer):
-    """Holds a case at many values of an axis, whose summations are compared, for all data."""
+    """Holds a case at many values of an axis, whose summations are compared, for all data:
+    ``found`` by target; ``failures`` of those that failed."""
 
-    found: ByOrders
+    found: dict[str, ByOrder]
     case: Case
     values: Sequence[int]
     vary: str
+    failures: list[dict[str, str]]
+    store: str | None = None
     notes: Sequence[str] = ()
+    interrupted = False
 
     def report(self) -> dict[str, Any]:
         """One target's report at the top level, several under ``targets``."""
-        targets = {target: by_order.to_json() for target, by_order in self.found.targets.items()}
-        parts, failures = list(targets.values()), self.found.failures
-        about: dict[str, Any] = {"by": "order", "failures": failures, "store": self.found.store}
+        targets = {target: by_order.to_json() for target, by_order in self.found.items()}
+        parts = list(targets.values())
+        about: dict[str, Any] = {"by": "order", "failures": self.failures, "store": self.store}
         about |= {"case": self.case.to_json()}
-        if len(parts) == 1 and not failures:
+        if len(parts) == 1 and not self.failures:
             return parts[0] | about
         counts = ("compared", "differing", "unknown")
         totals = {name: sum(part[name] for part in parts) for name in counts}
@@ -147,14 +140,14 @@ class SweptByOrder(Answer):
 
     @property
     def strange(self) -> bool:
-        return any(by_order.strange for by_order in self.found.targets.values())
+        return any(by_order.strange for by_order in self.found.values())
 
     @property
     def failed(self) -> bool:
         """Whether a target failed, or failed at the value that all others are compared with."""
         known = ("", "alignment", "nondeterministic", "not-a-sum", "not-asked")
-        refused = [by_order.base.refusal not in known for by_order in self.found.targets.values()]
-        return bool(self.found.failures) or any(refused)
+        refused = [by_order.base.refusal not in known for by_order in self.found.values()]
+        return bool(self.failures) or any(refused)
 
     def lines(self) -> tuple[str, str, str]:
         report = self.report()
@@ -163,10 +156,10 @@ class SweptByOrder(Answer):
         count += " are added in a different order or rounding"
         findings = [
             f"{name}: differs at {values_of_axis(self.vary, differs)}"
-            for name, by_order in self.found.targets.items()
+            for name, by_order in self.found.items()
             if (differs := [at.at for at in by_order.values if at.outputs])
         ]
-        findings += [f"{f['target']}: failed: {f['message']}" for f in self.found.failures]
+        findings += [f"{f['target']}: failed: {f['message']}" for f in self.failures]
         other = against_in_words(self.values, self.vary)
         same = f"every {self.vary} adds in the same order as {other}"
         if not report["compared"]:
@@ -174,13 +167,13 @@ class SweptByOrder(Answer):
         elif unknown:
             same = "none of those that are known is added differently"
         return (
-            f"{sweep_title(self.case, self.vary, self.values, self.found.targets)}, by order",
+            f"{sweep_title(self.case, self.vary, self.values, self.found)}, by order",
             count + unknown,
             "; ".join(findings) or same,
         )
 
     shown = show.sweep_by_order
-    figure = "plots", "draw_swept_by_order", "targets", "values", "vary"
+    figure = "plots", "draw_swept_by_order", "found", "values", "vary"
 
 
 def sweep_title(case: Case, vary: str, values: Sequence[int], targets: Iterable[str]) -> str:
@@ -297,7 +290,8 @@ def sweep(
         from probe.sizes.by_order import sweep_by_order  # late: a sweep by bits needs none
 
         values = [*part.part(values[:-1]), values[-1]]
-        swept = ByOrders(store=None if open_store is None else str(open_store.path))
+        kept_in = None if open_store is None else str(open_store.path)
+        swept = SweptByOrder({}, case, values, vary, [], kept_in)
         for text, where in {where.text: where for where in targets}.items():
             say = partial(lambda text, done, total: tell(done, total, text), text)
             try:
@@ -308,12 +302,12 @@ def sweep(
                 failure = {"target": text, "kind": error.kind, "message": error.why}
                 swept.failures.append(failure)
                 continue
-            swept.targets[text] = by_order
+            swept.found[text] = by_order
             if open_store is not None:
                 tables: dict[str, Any] = {"runs": run, "cases": case_row(by_order.case)}
                 for table, rows in (tables | by_order.rows(run["run_id"])).items():
                     open_store.append(table, rows)
-        return SweptByOrder(swept, case, values, vary)
+        return swept
 
 
 # Bytes of the offsets that a sweep of all layouts tries.
@@ -364,7 +358,6 @@ _RUNS = """
     SELECT machine, count(*) AS n, min(started) AS first, max(started) AS last
     FROM runs GROUP BY ALL
 """
-_SWITCHES = "SELECT DISTINCT machine, target, switches FROM runs ORDER BY ALL"
 
 
 def summary_of_stores(results: Results) -> dict[str, Any]:
@@ -375,8 +368,8 @@ def summary_of_stores(results: Results) -> dict[str, Any]:
     from probe.sweep.store import parquet
 
     def once() -> dict[str, Any]:
-        answers = results.answered(_TARGETS, _CAUSES, _FAILURES, _RUNS, _SWITCHES)
-        targets, explained, failed, runs, switches = (rows.to_pylist() for rows in answers)
+        answers = results.answered(_TARGETS, _CAUSES, _FAILURES, _RUNS)
+        targets, explained, failed, runs = (rows.to_pylist() for rows in answers)
         causes: dict[tuple[str, ...], dict[str, int]] = {}
         for row in explained:
             place = row["machine"], row["target"], row["vary"]
@@ -410,7 +403,6 @@ def summary_of_stores(results: Results) -> dict[str, Any]:
             **totals,
             "targets": targets,
             "when": when,
-            "defaults": defaults_apart(switches),
             "tables": {name: n for name in results.tables if (n := results.count(name))},
             "left_out": list(results.left_out.values()),
             "missing": [
@@ -420,20 +412,3 @@ def summary_of_stores(results: Results) -> dict[str, Any]:
 
     # others may write meanwhile
     return parquet.steady(once, results.folders[0])
-
-
-def defaults_apart(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Switches that a target leaves to the library, and that come to other values on another
-    machine; ``rows`` of ``runs``: machine, target, switches."""
-    values: dict[tuple[str, str], dict[str, str]] = {}
-    for row in rows:
-        with suppress(ValueError, AttributeError):  # a stranger's store
-            for switch, value in json.loads(row["switches"]).items():
-                # stores of earlier releases have a sentence for a default
-                if f"{switch}=" not in row["target"] and str(value).isalnum():
-                    values.setdefault((row["target"], switch), {})[row["machine"]] = value
-    return [
-        {"target": target, "switch": switch, "machines": machines}
-        for (target, switch), machines in values.items()
-        if len(set(machines.values())) > 1
-    ]

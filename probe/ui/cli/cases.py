@@ -304,7 +304,7 @@ def sweep(
     for line in answer.notes:
         out.note(line)
     out.give(answer)
-    if answer.found.interrupted:
+    if answer.interrupted:
         return INTERRUPTED
     if answer.failed:
         return 3

@@ -29,48 +29,11 @@ class Shared(click.Option):
     """An option that means the same in every command that has it: the last ones of its help."""
 
 
-TARGETS = ("target", "targets", "against_target")
 PADDINGS = "valid|same|same_lower|caffe|N|L:R"
 
 
-def _completions(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
-    """The words that help shows for a value and that begin so. Of targets names and
-    devices; after a comma the switches, and after ``=`` their values."""
-    if param.name not in TARGETS:
-        return [word for word in str(param.metavar).split("|") if word.startswith(begun)]
-    from probe.targets import backends
-
-    *before, last = begun.split(",")
-    if not before:
-        names = [
-            name + ("" if device == "cpu" else f"@{device.replace('N', '0')}")
-            for name in backends.known_backends()
-            for device in backends.get(name).devices
-        ]
-        return [name for name in names if name.startswith(last)]
-    name = before[0].partition("@")[0].partition("==")[0]
-    if name not in backends.known_backends():
-        return []
-    named = {word.partition("=")[0] for word in before[1:]}
-    completions = [
-        f"{key}={value}"
-        for key, what in backends.get(name).keys.items()
-        if key not in named
-        for value in (what.values or ("",))
-    ]
-    return [",".join([*before, word]) for word in completions if word.startswith(last)]
-
-
 class Words(click.Command):
-    """A command whose help lists its own options first, and whose values a shell can complete."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        for param in self.params:
-            words = isinstance(param, click.Option) and "|" in str(param.metavar)
-            if words or param.name in TARGETS:
-                # click takes it with each option; here one place serves all commands
-                param._custom_shell_complete = _completions
+    """A command whose help lists its own options first."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         own: list[tuple[str, str]] = []

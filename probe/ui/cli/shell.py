@@ -170,7 +170,7 @@ def commands(ctx: click.Context) -> None:
     With --json an error is also printed as an object on stdout:
       {"error": {"name", "value", "why", "todo", "kind"}, "exit"}
 
-    To complete commands, options and values in bash (zsh and fish are similar):
+    To complete commands and options in bash (zsh and fish are similar):
 
     \b
       eval "$(_PROBE_COMPLETE=bash_source probe)"

@@ -9,10 +9,8 @@ import nbformat
 import pytest
 
 from probe.case.errors import ProbeError
-from probe.sweep.campaign import run_row
 from probe.sweep.store import Store
 from probe.targets import machine
-from probe.targets.target import Target
 from probe.ui.cli import here, shell
 from tests.ui.cli.commands import answered, in_this_process
 
@@ -50,24 +48,6 @@ def test_results_are_summed_up_by_target(capsys):
     assert not failed["comparisons"] and failed["max_ulp"] == 0
     assert SWITCHES in text and "1 case, 1 machine" in text
     answered(capsys, "results results --fail-on differing", status=1)
-
-
-def test_one_target_that_is_two_programs_on_two_machines_is_said(capsys, tmp_path):
-    """TensorFlow's oneDNN is off on processors without VNNI: bits differ for that reason."""
-    sentence = "TensorFlow's own choice"  # of releases that stored no value
-    machines = {"with-vnni": "1", "without": "0", "stored-before": sentence}
-    for name, value in machines.items():
-        with Store(tmp_path / "all" / name) as store:
-            for target in ("tensorflow", "tensorflow,onednn=0"):
-                row = run_row(Target.parse(target), {}, {})
-                chosen = {} if "," in target else {"onednn": value}
-                named = {"machine": name, "run_id": f"{name} {target}"}
-                store.append("runs", row | named | {"switches": row["switches"] | chosen})
-    found, text = answered(capsys, f"results {tmp_path / 'all'}")
-    by = {"with-vnni": "1", "without": "0"}
-    assert found["defaults"] == [{"target": "tensorflow", "switch": "onednn", "machines": by}]
-    line = "tensorflow is not one program here, by default onednn=1 on with-vnni, onednn=0"
-    assert line in " ".join(text.split())
 
 
 def test_what_strangers_wrote_does_not_reach_the_terminal(capsys):

@@ -1,10 +1,10 @@
-"""Options that several commands share: what they take, and what a shell offers for them."""
+"""Options that several commands share: what they take."""
 
 import click
 import pytest
 
 from probe.ui.answers.answer import command_line
-from probe.ui.cli import options, shell
+from probe.ui.cli import options
 
 pytestmark = pytest.mark.long
 
@@ -31,41 +31,6 @@ def test_a_case_is_written_as_the_words_that_make_it(words):
 
     click.command()(options.case_options(keep)).main(flags, standalone_mode=False)
     assert options.case_of_words(given) == case
-
-
-COMPLETIONS = {
-    "probe sw": {"sweep"},
-    "probe order --op conv": {
-        *("conv1d", "conv2d", "conv3d"),
-        *("conv1d_transpose", "conv2d_transpose"),
-    },
-    "probe order --dtype float": {"float32", "float64", "float16"},
-    "probe order --operands can": {"cancel"},
-    "probe order --padding sa": {"same", "same_lower"},
-    "probe sweep --vary b": {"batch"},
-    "probe sweep --by o": {"order"},
-    "probe explain --kernels s": {"said"},
-    "probe explain --against-target refer": {"reference"},
-    "probe order --target tensorflow,one": {"tensorflow,onednn=0", "tensorflow,onednn=1"},
-    "probe order --target tensorflow,onednn=0,contr": {
-        "tensorflow,onednn=0,contraction=0",
-        "tensorflow,onednn=0,contraction=1",
-    },
-    "probe order --fail-on f": {"finding"},
-    "probe order --target nonsense,": set(),
-}
-
-
-@pytest.mark.parametrize("typed", COMPLETIONS)
-def test_a_shell_completes_values(typed):
-    from click.shell_completion import ShellComplete
-
-    *before, last = typed.split()[1:]
-    completer = ShellComplete(shell.commands, {}, "probe", "_PROBE_COMPLETE")
-    found = completer.get_completions(before, last)
-    assert COMPLETIONS[typed] <= {one.value for one in found}
-    assert all(one.value.startswith(last) for one in found)
-    assert found or not COMPLETIONS[typed]
 
 
 def test_the_case_words_are_options_of_one_kind():

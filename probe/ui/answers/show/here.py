@@ -114,11 +114,6 @@ def stores(summary: Mapping[str, Any]) -> RenderableType:
         for row in cells:
             shown.add_row(*(row[name] for name in names))
         parts += [shown if rows else "no comparisons", ""]
-    for apart in summary["defaults"]:
-        each = [f"{apart['switch']}={value} on {name}" for name, value in apart["machines"].items()]
-        todo = f"name {apart['switch']}= in the target to compare machines"
-        said = f"{apart['target']} is not one program here, by default {', '.join(each)}; {todo}"
-        parts += [printable(said), ""]
     more = {name: n for name, n in summary["tables"].items() if name not in _SHOWN_APART}
     if more:
         parts += ["also: " + ", ".join(f"{n:,} {name}" for name, n in more.items()), ""]

@@ -62,7 +62,7 @@ def walked(answer: Walked) -> RenderableType:
         kind = cause.kind or ("" if NOT_SOUGHT in cause.why else "not explained yet")
         head = [f"{operation.name} ({operation.op})", kind, cause.why]
         parts.append(": ".join(filter(None, head)))
-    right = ("compared", "differing", "max ulp", "scaled", "growth")
+    right = ("compared", "differing", "max ulp", "scaled")
     rows = table("output", *right, "decisions changed", right=right)
     for number, output in enumerate(difference.outputs):
         decided = [
@@ -75,11 +75,10 @@ def walked(answer: Walked) -> RenderableType:
             f"{output.differing:,}",
             "" if output.max_ulp is None else f"{output.max_ulp:,}",
             rounded_text(output.scaled),
-            rounded_text(answer.report_output(output)["growth"]),
             ", ".join(decided),
         )
     what = "scaled: the largest difference over eps times the largest value"
-    return Group(*parts, "", rows, f"{what}; growth: since the first source")
+    return Group(*parts, "", rows, what)
 
 
 def _operations(answer: Walked) -> Iterator[RenderableType]:

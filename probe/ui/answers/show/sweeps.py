@@ -127,13 +127,13 @@ MOST = 6
 
 def sweep_by_order(answer: SweptByOrder) -> RenderableType:
     """Shows a row for each target, then every summation with the lengths that have it."""
-    swept_targets, values, vary = answer.found, answer.values, answer.vary
-    label = next((swept.case.label for swept in swept_targets.targets.values()), "")
+    values, vary = answer.values, answer.vary
+    label = next((swept.case.label for swept in answer.found.values()), "")
     against = window.shown_axis_value(vary, values[-1])
     head = f"{label}\n{vary} {values_of_axis(vary, values[:-1])} against {against}"
     numeric = ("outputs", "compared", "not known")
     rows = table("target", "verdict", "where", "by", *numeric, right=numeric)
-    for target, swept in swept_targets.targets.items():
+    for target, swept in answer.found.items():
         differing = [at.at for at in swept.values if at.outputs]
         causes: Counter[str] = sum((at.causes for at in swept.values), Counter())
         verdict = "one order"
@@ -155,10 +155,10 @@ def sweep_by_order(answer: SweptByOrder) -> RenderableType:
             f"{sum(at.unknown for at in swept.values):,}",
         )
     parts: list[RenderableType] = [f"{head}, by order, for all finite operands", "", rows]
-    for failure in swept_targets.failures:
+    for failure in answer.failures:
         rows.add_row(failure["target"], "failed")
         parts.append(f"\n{failure['target']}: {failure['kind']}: {failure['message']}")
-    for target, swept in swept_targets.targets.items():
+    for target, swept in answer.found.items():
         if swept.compared and swept.sets:
             parts.append(f"\n{target}: {cases.sets_text(swept.sets)}")
         all_values = (*swept.values, swept.base)
@@ -185,8 +185,8 @@ def sweep_by_order(answer: SweptByOrder) -> RenderableType:
                 parts.append(cases.summation(summation, swept.case.dtype, number < 2))
             if len(swept.summations) > MOST:
                 parts.append(f"and {len(swept.summations) - MOST} more summations; --json has all")
-    if swept_targets.store:
-        parts.append(f"\nstored in {swept_targets.store}")
+    if answer.store:
+        parts.append(f"\nstored in {answer.store}")
     return Group(*parts)
 
 
