@@ -127,8 +127,6 @@ def keras_model():
 
 
 def torch_questions(model, folder):
-    from probe.sizes.stable import torch_modules
-
     torch = sys.modules["torch"]
     x, inputs = torch.from_numpy(X.copy()), {"x": X}
     yield "orders", lambda: stable.invariant(model, example=x)[1].orders()
@@ -136,25 +134,20 @@ def torch_questions(model, folder):
     yield "examine", lambda: probe.examine(model, X, time="2s")
     yield "record", lambda: probe.record(model, folder / "run", inputs=inputs)
     yield "diff", lambda: probe.diff(folder / "run", folder / "run")
-    yield "stabilized", lambda: torch_modules.stabilized(model)
     yield "first_difference", lambda: probe.first_difference(lambda: model(x[:1]), lambda: model(x))
     yield "a method", lambda: probe.first_difference(partial(model.forward, x), lambda: model(x))
     yield "assert_same_bits", lambda: probe.assert_same_bits(x, x.clone())
 
 
 def keras_questions(model):
-    from probe.sizes.stable import keras_layers
-    from tests.sizes.invariant.keras_models import L, keras, tf
+    from tests.sizes.invariant.keras_models import tf
 
     def draws():
         return tf.reduce_sum(X, -1) + 0 * tf.random.uniform(())
 
-    given = keras.Input((None, 4))
-    chain = keras.Model(given, L.Conv1D(4, 3, padding="same")(L.Conv1D(6, 5)(given)))
     inputs = {model.inputs[0].name: X}
     yield "orders", lambda: stable.invariant(model, example=X)[1].orders()
     yield "network", lambda: probe.network(model, vary="batch", at=1, against=6, inputs=inputs)
-    yield "stabilized", lambda: keras_layers.stabilized(chain)
     yield "tensorflow", lambda: probe.first_difference(draws, draws)
 
 

@@ -18,9 +18,7 @@ they are sums over all positions, taken by the library's matrix product: those c
 length by what they are.
 
 The functions are in ``stable.convolution``, and of one library in ``stable.tensorflow`` and
-``stable.torch``; layers for models in
-``stable.keras_layers`` and ``stable.torch_modules``, whose ``stabilized`` replaces those of a model
-and says what it left: see ``stable.report``.
+``stable.torch``. A model is kept to its bits by ``stable.invariant``.
 """
 
 from probe.sizes.stable.convolution import conv, dense

@@ -43,19 +43,6 @@ def dense(x, w, b=None, accumulate=None):
     return functions.dense(x, w, b, accumulate)
 
 
-def normalised(x, statistics, deviation, rounded):
-    """Normalises a batch as at inference, in two roundings: an output depends on its element alone.
-
-    ``statistics``: mean, scale and shift (None is 1 and 0); ``deviation``: the root of variance and
-    epsilon. All are tensors of a library in the format to add in, shaped to be broadcast.
-    ``rounded``: rounds to the shorter format of the layer, so that products are exact.
-    """
-    mean, scale, shift = statistics
-    factor = rounded(1 / deviation if scale is None else 1 / deviation * scale)
-    offset = -(mean * factor)
-    return x * factor + (offset if shift is None else offset + shift)
-
-
 def _functions_for(x):
     """Returns the module for a tensor's library."""
     root = type(x).__module__.split(".")[0]  # asked without an import: one library may lack
@@ -135,13 +122,6 @@ def accumulator(dtype, wanted):
         why = f"not wide enough for exact products of {dtype}"
         raise ValueError(f"accumulate={wanted}: {why}; there is {there}")
     return wanted
-
-
-def check_format(wanted):
-    """ValueError: a format for ``accumulate`` in which no layer computes."""
-    if wanted is not None and wanted not in WIDER:
-        there = ", ".join(sorted({wide for wider in WIDER.values() for wide in wider}))
-        raise ValueError(f"accumulate={wanted}: no such format; there is {there}")
 
 
 def _one_an_axis(name, value, rank):

@@ -74,16 +74,12 @@ def test_a_wrong_word_of_a_convolution_is_one_line(name, words, torch):
 
 
 def test_operands_that_do_not_fit_are_one_line(torch):
-    from probe.sizes.stable import torch_modules
-
     x, w = torch.ones(1, 2, 5), torch.ones(4, 2, 3)
     wrong = {
         "x": lambda: stable.conv(x, torch.ones(4, 3, 3)),
         "w": lambda: stable.conv(x.double(), w),
         "b": lambda: stable.conv(x, w, torch.ones(5)),
         "w=": lambda: stable.dense(x, torch.ones(6)),
-        "model": lambda: torch_modules.stabilized("x"),
-        "accumulate": lambda: torch_modules.stabilized(torch.nn.Linear(2, 2), "int8"),
     }
     for name, call in wrong.items():
         with pytest.raises(ValueError, match=f"^{name}") as caught:

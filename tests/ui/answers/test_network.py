@@ -41,14 +41,3 @@ def test_a_target_that_runs_no_files_says_so(tmp_path):
     path, words = small(tmp_path)
     with pytest.raises(ProbeError, match="runs no whole files"):
         answers.network(path, "reference", lengths=[1], **words)
-
-
-@pytest.mark.slow
-def test_switches_of_a_target_are_tried_on_a_model(tmp_path):
-    path, words = small(tmp_path)
-    told = answers.remedies(path, [1, 12], "onnxruntime", only=["threads=1"], **words).to_json()
-    found = {one["name"]: one for one in told["remedies"]}
-    assert set(found) == {"default", "threads=1"} and told["invariant"] is None
-    assert found["threads=1"]["of_fixed"] > 0 and found["threads=1"]["keeps_bits"] in (True, False)
-    with pytest.raises(InputError, match="only=onednn=1: there is no such remedy of onnxruntime"):
-        answers.remedies(path, [1], "onnxruntime", only=["onednn=1"], **words)
