@@ -407,6 +407,30 @@ class Reader:
         return where
 
 
+def rows_read(
+    function: Callable[..., object], arrays: Arrays, output: int, element: int
+) -> dict[str, np.ndarray]:
+    """Returns which rows of each array (the first axis) one element of what a function returns
+    depends on, by running it: bool, by name.
+
+    ``output``: which array of those that ``function(*arrays)`` returns, ``element``: flat.
+    """
+
+    def run(changed: Arrays) -> object:
+        results: Any = function(*changed.values())
+        return np.asarray(results[output]).reshape(-1)[element].tobytes()
+
+    reader = Reader(run, arrays, {name: array.dtype.name for name, array in arrays.items()})
+    rows = dict[str, np.ndarray]()
+    for name, array in arrays.items():
+        if not array.ndim:
+            rows[name] = np.array(reader.reads(name, np.ones((), bool)))
+            continue
+        unread = reader.unread(name, inside=True).reshape(len(array), -1)
+        rows[name] = ~np.asarray(unread.all(axis=1))
+    return rows
+
+
 def _longest(holds: Callable[[int], bool], size: int) -> int:
     """Returns the largest count up to ``size`` of which something holds, as of all smaller ones."""
     if not holds(1):

@@ -11,7 +11,7 @@ import pytest
 
 import probe
 from probe.diff.captured import Captured
-from probe.diff.functions import FunctionSide, Reader, by_reading
+from probe.diff.functions import FunctionSide, Reader, by_reading, rows_read
 from probe.record.recording import record_run
 from probe.record.subject import function_recorder
 
@@ -552,3 +552,15 @@ def test_what_raises_at_other_numbers_is_read() -> None:
             return None
 
     assert not Reader(run, {"x": X}, {"x": "float32"}).unread("x")[1:].all()
+
+
+def test_rows_that_an_element_of_a_result_depends_on() -> None:
+    x = {"x": np.arange(8.0), "scale": np.float64(2.0)}
+
+    def sums(x, scale):
+        return [np.cumsum(x) * scale, x[2:5].sum()]
+
+    found = rows_read(sums, x, 0, 3)
+    assert found["x"].tolist() == [True] * 4 + [False] * 4 and found["scale"].all()
+    assert np.flatnonzero(rows_read(sums, x, 1, 0)["x"]).tolist() == [2, 3, 4]
+    assert not rows_read(sums, x, 1, 0)["scale"].any()

@@ -31,7 +31,7 @@ from probe.diff.difference import (
     of_outputs,
 )
 from probe.diff.folder import read_recording
-from probe.diff.functions import FunctionSide, by_reading
+from probe.diff.functions import FunctionSide, by_reading, rows_read
 from probe.diff.pairing import Selection
 from probe.diff.settled import LACKING
 from probe.diff.walk import UNCOMPARED, OnDisk, walk
@@ -41,6 +41,7 @@ from probe.explain.comparison.outputs import (
     OutputDifference,
     counts_text,
     decisions,
+    with_window,
 )
 from probe.explain.verdict import three_classes
 from probe.order.semantics.contract import Unknown
@@ -48,7 +49,7 @@ from probe.record.contract import Recorder
 from probe.record.inputs import listed_inputs
 from probe.record.recording import Provenance, Run
 from probe.record.subject import Unseen, function_recorder, nested_leaves, require_arguments
-from probe.sweep.printing import counted, differ
+from probe.sweep.printing import counted, differ, ranges
 from probe.targets.budget import within
 from probe.targets.progress import Say, heard, silent
 from probe.targets.target import Target
@@ -577,11 +578,44 @@ def first_difference(
             difference.notes.append(
                 f"the functions are compared as a whole: {lost.why}; {lost.todo}"
             )
+            tell("asking which inputs the outputs read")
+            note_what_is_read(difference, wholes, arrays)
     return Walked(difference, ComparisonQuestion("", *names))
 
 
 # Causes of sources that are no rounding.
 NO_ROUNDING = ("window", "reach", "argument", "algorithm", "generator", "uninitialised")
+
+# Differing elements of which it is asked what they read.
+ELEMENTS = 8
+
+
+def note_what_is_read(
+    difference: Difference, functions: Sequence[Callable[..., Any]], arrays: Sequence[np.ndarray]
+) -> None:
+    """Says which rows of the inputs differing outputs read, where that is not the same on both
+    sides: then they need not agree, and the difference is no rounding."""
+    inputs = {f"x{number}": array for number, array in enumerate(arrays)}
+    for number, output in enumerate(difference.plain):
+        reads_more = np.zeros(output.apart.shape, bool)
+        for element in np.flatnonzero(output.apart)[:ELEMENTS].tolist():
+            both = [rows_read(function, inputs, number, element) for function in functions]
+            apart = [name for name in inputs if (both[0][name] != both[1][name]).any()]
+            if not apart:
+                continue
+            reads_more.reshape(-1)[element] = True
+            said = []
+            for side, rows in zip(("left", "right"), both, strict=True):
+                each = [f"{n}[{ranges(np.flatnonzero(rows[n]).tolist())}]" for n in apart]
+                said.append(f"on the {side} reads rows {', '.join(each)}")
+            where = f"element {element} of output {number}"
+            difference.notes.append(f"{where} {', '.join(said)}: they need not agree")
+        difference.plain[number] = with_window(output, reads_more)
+        for at, operation in enumerate(difference.operations):
+            if reads_more.any() and operation.verdict == "source":
+                operation.cause = "window"
+                if (cause := difference.causes.get(at)) is not None:
+                    cause.kind, cause.why = "window", difference.notes[-1]
 
 
 def of_recordings(

@@ -145,7 +145,7 @@ def test_where_the_time_was_over_before_operations_were_compared_the_answer_says
     assert first == f"differs: {found.notes[-1]}"
 
 
-def test_functions_of_other_libraries_are_compared_as_a_whole():
+def test_functions_of_other_libraries_say_which_rows_their_outputs_read():
     pandas = pytest.importorskip("pandas")
     x = np.array([100_000.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
 
@@ -156,10 +156,13 @@ def test_functions_of_other_libraries_are_compared_as_a_whole():
         return np.std(x[-3:], ddof=1)
 
     found = probe.first_difference(rolling, direct, inputs=(x,))
-    assert found.verdict == "differs"
+    assert found.window == 1 and found.verdict == "differs"
     assert found.classes == {"equal": 0, "explained rounding": 0, "not explained": 1}
-    (whole,) = found.to_json()["notes"]
+    whole, note = found.to_json()["notes"]
     assert whole.startswith("the functions are compared as a whole: ")
+    assert "on the left reads rows x0[0..6], on the right reads rows x0[4..6]" in note
+    if found.found.first is not None:
+        assert found.found.first.cause == "window"
     again = probe.first_difference(rolling, rolling, inputs=(x,))
     assert again.verdict == "equal" and again.to_json()["notes"] == [whole]
 
