@@ -24,30 +24,14 @@ import xxhash
 
 from probe.case.errors import InputError
 
-# Bytes from which on an array that isn't contiguous is copied a few rows at a time.
-PIECE = 1 << 20
-
 
 def array_digest(array: np.ndarray) -> str:
-    """Returns a digest of an array's bits, row by row: 32 digits, however it lies in memory.
+    """Returns a digest of an array's bits: 32 digits, however it lies in memory.
 
     XXH3 of 128 bits reads memory as fast as it comes: 10 GB/s, and 38 in the cache, where SHA-1
     reads 1.5 with the processor's own instructions. Nobody chooses arrays that collide.
     """
-    # a type of ml_dtypes may have the kind f, and gives no buffer
-    if array.flags.c_contiguous and array.dtype.kind in "fiub" and array.dtype.isbuiltin == 1:
-        return xxhash.xxh3_128_hexdigest(array.data)
-    if array.flags.c_contiguous or array.nbytes < PIECE:
-        return xxhash.xxh3_128_hexdigest(_flat_bytes(array).data)
-    hasher = xxhash.xxh3_128()
-    rows = max(1, PIECE * len(array) // array.nbytes)
-    for at in range(0, len(array), rows):
-        hasher.update(_flat_bytes(array[at : at + rows]).data)
-    return hasher.hexdigest()
-
-
-def _flat_bytes(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 # Bytes of a file that are read at once.

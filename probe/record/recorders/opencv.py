@@ -16,11 +16,10 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import cv2
 import numpy as np
@@ -35,6 +34,8 @@ from probe.record.recorders.onnx_file import graph_inputs, words_in
 
 # What OpenCV has in the place of dtypes that it lacks.
 NARROW = {"int64": np.int32, "bool": np.uint8, "float64": np.float32}
+
+R = TypeVar("R")
 
 CONSTANT = "Const"
 # Layers with which OpenCV runs what stands behind them; of these it folds some into the weights.
@@ -172,7 +173,7 @@ class Layers:
     def run(self, visit: Visit) -> list[Seen]:
         """Runs the net once, and calls ``visit`` for each group. Returns the outputs."""
         kept = [key for layers in self.groups for key in self._gives(layers)]
-        results = forward(self.made(), self.inputs, self.net.layers, kept)
+        results = forward(self.made(), self.net.layers, kept)
         arrays = {**self.inputs, **self.net.constants, **results}
 
         def seen(key: str) -> Seen:
@@ -208,14 +209,9 @@ def _seen(key: Any, array: np.ndarray, role: str, name: str) -> Seen:
 
 
 def forward(
-    net: Any,
-    inputs: Mapping[str, np.ndarray],
-    layers: Sequence[OpenCVLayer],
-    wanted: Sequence[str],
+    net: Any, layers: Sequence[OpenCVLayer], wanted: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """Runs a net of these layers, and returns the values that are wanted, as new arrays."""
-    for name, array in inputs.items():
-        net.setInput(np.ascontiguousarray(array), name)
     places = {
         value: (layer.name, slot)
         for layer in layers
@@ -231,29 +227,36 @@ def forward(
 # what is watched
 
 
+class NetFile(NamedTuple):
+    """A model that OpenCV reads, of a file of this name. ``read``: gives the net anew; ``inputs``:
+    their names."""
+
+    name: str
+    read: Callable[[], Any]
+    inputs: Sequence[str]
+
+
 def opened(
     path: str | os.PathLike[str], trust: bool = False, switches: Mapping[str, str] | None = None
-) -> OpenedNet:
+) -> graphs.OpenedGraph:
     """Opens an ``.onnx`` file, or a Caffe model: its text and its weights, two files of one name,
     one of them given. InputError where OpenCV can't read it.
 
     ``switches``: of the target, ``winograd`` and ``threads``.
     """
-    file, words = Path(path), dict(switches or {})
-    if file.suffix.lower() != ".onnx":
-        return caffe(*_two_files(file), words)
-    content = graphs.content(file)
-    read = partial(cv2.dnn.readNetFromONNX, np.frombuffer(content, np.uint8))
-    graph = graphs.read(file.name, lambda: onnx.load_from_string(content).graph)
-    return OpenedNet(file.name, read, graph_inputs(graph), words)
-
-
-def caffe(text: str, weights: bytes = b"", switches: Mapping[str, str] | None = None) -> OpenedNet:
-    """Opens a Caffe model: ``text`` its prototxt, ``weights`` the bytes of its caffemodel."""
-    inputs = tuple(Input(name, (), "") for name in declared(text))
-    halves = [np.frombuffer(half, np.uint8) for half in (text.encode(), weights) if half]
-    read = partial(cv2.dnn.readNetFromCaffe, *halves)
-    return OpenedNet("prototxt", read, inputs, dict(switches or {}))
+    file = Path(path)
+    if file.suffix.lower() == ".onnx":
+        content = graphs.content(file)
+        read = partial(cv2.dnn.readNetFromONNX, np.frombuffer(content, np.uint8))
+        graph = graphs.read(file.name, lambda: onnx.load_from_string(content).graph)
+        inputs = graph_inputs(graph)
+    else:
+        text, weights = _two_files(file)
+        halves = [np.frombuffer(half, np.uint8) for half in (text.encode(), weights) if half]
+        read = partial(cv2.dnn.readNetFromCaffe, *halves)
+        inputs = tuple(Input(name, (), "") for name in declared(text))
+    model = NetFile(file.name, read, [each.name for each in inputs])
+    return graphs.OpenedGraph(inputs, lambda arrays: OpenCVRecorder(model, arrays, switches))
 
 
 def _two_files(file: Path) -> tuple[str, bytes]:
@@ -270,91 +273,53 @@ def _two_files(file: Path) -> tuple[str, bytes]:
         raise InputError("model", file.name, why, todo) from None
 
 
-@contextmanager
-def silent() -> Iterator[None]:
-    """Lets OpenCV log nothing: what it can't do it raises."""
-    logging = cv2.utils.logging
-    before = logging.getLogLevel()
-    logging.setLogLevel(logging.LOG_LEVEL_SILENT)
-    try:
-        yield
-    finally:
-        logging.setLogLevel(before)
-
-
-@dataclass(frozen=True)
-class OpenedNet:
-    """A model that OpenCV reads, of a file of this name. ``read``: gives the net anew."""
-
-    name: str
-    read: Callable[[], Any]
-    inputs: tuple[Input, ...]
-    switches: Mapping[str, str]
-
-    def recorder(self, arrays: Mapping[str, np.ndarray]) -> OpenCVRecorder:
-        names = [wanted.name for wanted in self.inputs]
-        for name in {*names} ^ {*arrays}:
-            raise InputError("inputs", name, f"the model's are {', '.join(names)}", "name these")
-        narrow = {
-            name: array.astype(NARROW.get(array.dtype.name, array.dtype))
-            for name, array in arrays.items()
-        }
-        return OpenCVRecorder(self, narrow, self.switches)
-
-    def net(self, switches: Mapping[str, str]) -> Any:
-        """Reads the net. What OpenCV refuses is one line, with the layer that it names."""
-        try:
-            with silent():
-                net = self.read()
-        except cv2.error as error:
-            why = " ".join(str(error.err or error).split())[:240]
-            todo = "OpenCV does not read every model: run it with the library that its file is of"
-            raise InputError("model", self.name, f"OpenCV refuses it: {why}", todo) from None
-        if "threads" in switches:
-            cv2.setNumThreads(int(switches["threads"]))
-        if switches.get("winograd") == "0":
-            net.enableWinograd(False)
-        return net
-
-
 class OpenCVRecorder(graphs.GraphRecorder):
-    """A net with its inputs; ``note``: whether layers are fused."""
+    """A net with its inputs; ``note``: whether layers are fused. OpenCV logs nothing from then on:
+    what it can't do it raises."""
 
     LIBRARY = "opencv"
 
     def __init__(
         self,
-        opened: OpenedNet,
+        model: NetFile,
         arrays: Mapping[str, np.ndarray],
         switches: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(opened, arrays, switches)
-        net = opened.net(self.switches)
-        with self._refusing():
-            for name, array in self.inputs.items():
-                net.setInput(np.ascontiguousarray(array), name)
-            self.net = read_net(net)
+        super().__init__(model, arrays, switches)
+        cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+        for name, array in self.given(model.inputs).items():
+            self.inputs[name] = array.astype(NARROW.get(array.dtype.name, array.dtype))
+        self.net = self.watched(lambda: read_net(self.made()))
 
-    @contextmanager
-    def _refusing(self) -> Iterator[None]:
+    def made(self) -> Any:
+        """Reads the net anew and gives it the inputs. What OpenCV refuses is one line, with the
+        layer that it names."""
+        todo = "OpenCV does not read every model: run it with the library that its file is of"
+        net = graphs.read(self.model.name, self.model.read, todo)
+        if "threads" in self.switches:
+            cv2.setNumThreads(int(self.switches["threads"]))
+        if self.switches.get("winograd") == "0":
+            net.enableWinograd(False)
+        for name, array in self.inputs.items():
+            net.setInput(np.ascontiguousarray(array), name)
+        return net
+
+    def watched(self, call: Callable[[], R]) -> R:
         """InputError where OpenCV refuses the inputs."""
         try:
-            with silent():
-                yield
+            return call()
         except cv2.error as error:
             todo = "give the model's own shapes, or use a different library"
             raise graphs.refused("OpenCV", self.inputs, error.err or error, todo) from None
 
     def plain(self) -> list[np.ndarray]:
-        net = self.model.net(self.switches)
-        with self._refusing():
-            results = forward(net, self.inputs, self.net.layers, self.net.outputs)
-            return [results[name] for name in self.net.outputs]
+        layers, wanted = self.net.layers, self.net.outputs
+        results = self.watched(lambda: forward(self.made(), layers, wanted))
+        return [results[name] for name in wanted]
 
     def cuts(self) -> Iterator[Layers]:
         layers = self.net.layers
         single = {layer.kind for layer in layers if len(layer.reads) == 1} - {*FUSING}
         for behind in ((), FOLDED, single):
             self.note = "layers that OpenCV fuses are one operation" if behind else ""
-            made = partial(self.model.net, self.switches)
-            yield Layers(made, self.net, fused(layers, behind), self.inputs)
+            yield Layers(self.made, self.net, fused(layers, behind), self.inputs)

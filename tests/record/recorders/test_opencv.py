@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 if not hasattr(cv2.dnn, "readNetFromCaffe"):
     pytest.skip("this OpenCV reads no Caffe models", allow_module_level=True)
 
-from probe.record.recorders.opencv import OpenCVRecorder, declared, opened  # noqa: E402
-from probe.record.recorders.opencv import caffe as of_caffe  # noqa: E402
+from probe.record.recorders.graphs import OpenedGraph  # noqa: E402
+from probe.record.recorders.opencv import declared, opened  # noqa: E402
 from tests.record.recorders.caffe_model import CaffeModel  # noqa: E402
 
 pytestmark = pytest.mark.long
@@ -60,13 +61,22 @@ def model() -> tuple[str, bytes]:
 
 
 TEXTS = model()
+
+
+def of_caffe(text: str, weights: bytes = b"") -> OpenedGraph:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "net.prototxt").write_text(text)
+        Path(folder, "net.caffemodel").write_bytes(weights)
+        return opened(Path(folder, "net.prototxt"))
+
+
 MODEL = of_caffe(*TEXTS)
 IMAGES = np.random.default_rng(1).normal(size=(4, 3, SIZE, SIZE)).astype(np.float32)
 
 
 def live(count: int) -> Run:
     """The model on the first images, with the bits of an unrecorded run."""
-    recorder = OpenCVRecorder(MODEL, {"x": IMAGES[:count]})
+    recorder = MODEL.recorder({"x": IMAGES[:count]})
     found, plain = record_run(recorder), recorder.plain()
     assert [one.tobytes() for one in found.results] == [one.tobytes() for one in plain]
     return found
