@@ -415,18 +415,17 @@ class GraphRecorder(ABC):
             for value in event.gives:
                 foreign(value.array)
 
-        for graph in self.cuts():
-            try:
-                outputs = graph.run(read)
-                both = zip(outputs, wanted, strict=True)
+        try:
+            for graph in self.cuts():
+                both = zip(graph.run(read), wanted, strict=True)
                 if all(same_bits(foreign(output.array), due) for output, due in both):
                     self.graph = graph
                     return
-            # a node that can't run alone, or a type without arrays
-            except (Foreign, ProbeError, ValueError) as failed:
-                error = failed.__cause__ or failed
-                said = " ".join(str(error).split())[:120] or type(error).__name__
-                why = f"can't be run one by one ({said})"
+        # a node that can't run alone, a type without arrays, or a model that can't be saved
+        except (Foreign, ProbeError, ValueError) as failed:
+            error = failed.__cause__ or failed
+            said = " ".join(str(error).split())[:120] or type(error).__name__
+            why = f"can't be run one by one ({said})"
         self.note = f"the model is one operation: its nodes {why}"
 
     def _as_one(self, visit: Visit) -> list[Seen]:

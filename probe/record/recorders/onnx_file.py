@@ -54,16 +54,8 @@ class Constant:
     other: Any = None
 
     @staticmethod
-    def of(tensor: Any, mapped: np.ndarray | None = None) -> Constant:
-        """Returns a tensor of a file as a constant. ``mapped``: the bytes of the file beside it."""
+    def of(tensor: Any) -> Constant:
         bfloat16 = tensor.data_type == onnx.TensorProto.BFLOAT16
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            assert mapped is not None
-            said = {entry.key: entry.value for entry in tensor.external_data}
-            start, size = int(said.get("offset", 0)), int(said["length"])
-            dtype = "uint16" if bfloat16 else helper.tensor_dtype_to_np_dtype(tensor.data_type)
-            array = mapped[start : start + size].view(dtype).reshape(tuple(tensor.dims))
-            return Constant(tensor.data_type, array)
         array = numpy_helper.to_array(tensor)
         # NumPy has no bfloat16: containers hold its bits as integers
         array = array.view(np.uint16) if bfloat16 else array
@@ -176,10 +168,10 @@ def rename(proto: Any, names: Mapping[str, str]) -> None:
             output.name = names.get(output.name, output.name)
 
 
-def body(graph: Any, mapped: np.ndarray | None = None) -> Body:
+def body(graph: Any) -> Body:
     """Returns a graph. Its inputs: its own, but for those that the file holds, and what it reads
-    from outside. ``mapped``: the bytes of the file beside it."""
-    constants = {tensor.name: Constant.of(tensor, mapped) for tensor in graph.initializer}
+    from outside."""
+    constants = {tensor.name: Constant.of(tensor) for tensor in graph.initializer}
     nodes = []
     for proto in graph.node:
         if (value := Constant.held(proto)) is None:
@@ -192,7 +184,7 @@ def body(graph: Any, mapped: np.ndarray | None = None) -> Body:
     return Body(in_graph_order(nodes, gives), inputs, gives, constants)
 
 
-def branch(graph: Any, node: OnnxNode, mapped: np.ndarray | None = None) -> Body:
+def branch(graph: Any, node: OnnxNode) -> Body:
     """Returns the branch that an ``If`` takes, to stand in its place: it gives what the node gives,
     and its other values have names of their own in the graph around it."""
     taken = onnx.GraphProto()
@@ -217,7 +209,7 @@ def branch(graph: Any, node: OnnxNode, mapped: np.ndarray | None = None) -> Body
         taken.node.append(helper.make_node("Identity", [names.get(source, source)], [name]))
     del taken.output[:]
     taken.output.extend(onnx.ValueInfoProto(name=name) for name in node.gives)
-    return body(taken, mapped)
+    return body(taken)
 
 
 # a model of one node
@@ -442,13 +434,6 @@ def _onnx_cast(c: Call) -> s.Meaning:
     return s.Same() if both in WIDENS else o.cast(*both)
 
 
-@TABLE.row("Identity Dropout")
-def _dropout(c: Call) -> s.Meaning:
-    if c.op == "Dropout" and (len(c.gives) > 1 or (c.has(2) and c.value(2).any())):
-        return s.Unknown("a Dropout that drops is random")
-    return s.Same()
-
-
 # products and windows
 
 
@@ -532,18 +517,16 @@ def _onnx_bn(c: Call) -> s.Meaning:
 
 
 TABLE |= {
+    "Identity": lambda c: s.Same(),
     **s.worded(VARIADIC, lambda c, word: o.several(word, c.count)),
     "Gelu": lambda c: o.gelu(c.get("approximate", "none") == "tanh"),
     **s.worded(
         s.word_list("QuantizeLinear:quantize DequantizeLinear:dequantize"),
         lambda c, word: o.function(word, along=int(c.get("axis", 1)) if c.rank() else None),
     ),
-    "Range": lambda c: s.Moves() if "int" in c.dtypes[0] else s.Unknown("a range is rounded"),
     "GlobalAveragePool": lambda c: o.reduced("mean", range(2, c.rank())),
-    "GlobalLpPool": lambda c: o.reduced("norm", range(2, c.rank())),
     "Einsum": lambda c: o.einsum(str(c["equation"])),
     "InstanceNormalization": lambda c: o.normalised("instance_norm", range(2, c.rank())),
-    "GroupNormalization": lambda c: o.normalised("group_norm", range(1, c.rank())),
     **s.rows_for(
         "LayerNormalization SimplifiedLayerNormalization RMSNormalization",
         lambda c: o.normalised(

@@ -66,7 +66,7 @@ IMPORTS = (
 
 
 class Optimised(graphs.Graph):
-    """The optimised model's nodes. ``mapped``: the bytes of large weights."""
+    """The optimised model's nodes."""
 
     BY_SHAPE = frozenset(("Shape", "Size"))
 
@@ -75,17 +75,15 @@ class Optimised(graphs.Graph):
         model: Any,
         inputs: Mapping[str, np.ndarray],
         switches: Mapping[str, str],
-        mapped: np.ndarray | None = None,
     ) -> None:
         self.model, self.switches = model, {**switches, "optimisation": "none"}
-        self.mapped = mapped
         self.blocks: dict[str, Block] = {}
         self.paths: dict[str, str] = {}
         own = (opset for opset in model.opset_import if opset.domain in ("", "ai.onnx"))
         self.opset = max((opset.version for opset in own), default=1)
         self.branches: dict[tuple[OnnxNode, str], Body] = {}
         onnx_file.written_once(model.graph)
-        body = onnx_file.body(model.graph, mapped)
+        body = onnx_file.body(model.graph)
         del model.graph.initializer[:]
         super().__init__(body, self._given(inputs, body))
         if any(node.domain == BLOCKED for node in body.nodes):
@@ -170,7 +168,7 @@ class Optimised(graphs.Graph):
         """Returns a branch, read once."""
         if (node, taken) not in self.branches:
             (graph,) = (each.g for each in node.own.attribute if each.name == taken)
-            self.branches[node, taken] = onnx_file.branch(graph, node, self.mapped)
+            self.branches[node, taken] = onnx_file.branch(graph, node)
         body = self.branches[node, taken]
         self.constants |= body.constants
         return body
@@ -273,17 +271,11 @@ class OnnxRecorder(graphs.GraphRecorder):
 
     def cuts(self) -> Iterator[Optimised]:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            path, beside = Path(folder, "optimised.onnx"), Path(folder, "weights")
-            settings = options(self.switches)
+            path, settings = Path(folder, "optimised.onnx"), options(self.switches)
             settings.optimized_model_filepath = str(path)
-            external = "session.optimized_model_external_initializers_"
-            settings.add_session_config_entry(f"{external}file_name", beside.name)
-            settings.add_session_config_entry(f"{external}min_size_in_bytes", str(1 << 12))
             self._session(settings)
-            some = beside.exists() and beside.stat().st_size > 0
-            mapped = np.memmap(beside, np.uint8, "r") if some else None
-            model = onnx.load(path, load_external_data=False)
-        yield Optimised(model, self.inputs, self.switches, mapped)
+            model = onnx.load(path)
+        yield Optimised(model, self.inputs, self.switches)
 
     def _session(self, settings: Any) -> Any:
         in_memory = isinstance(self.model, bytes)
