@@ -61,11 +61,10 @@ def invariant(
     ``model``: a ``torch.nn.Module`` in evaluation mode, or a ``keras.Model`` on TensorFlow; the
     result shares its weights, and is of the same kind. Or what is run whole, at a few sizes that
     are checked (``whole``): a function of JAX's or NumPy's arrays, a ``tf.function``, what
-    ``torch.compile`` returned, a .onnx or .tflite file or its bytes, a folder of a SavedModel, an
-    ONNX Runtime session, a ``cv2.dnn.Net``. ``sizes``:
-    the batches that matter, or ``{"batch": ..., "length": ...}`` where samples also have a length
-    that is padded behind an attention mask: of PyTorch's modules. A Keras model reports what it
-    covers along the batch alone; what is run whole refuses lengths. Other sizes work as well.
+    ``torch.compile`` returned, a .onnx or .tflite file or its bytes, an ONNX Runtime session.
+    ``sizes``: the batches that matter, or ``{"batch": ..., "length": ...}`` where samples also have
+    a length that is padded behind an attention mask: of PyTorch's modules. A Keras model reports
+    what it covers along the batch alone; what is run whole refuses lengths. Other sizes work too.
     ``like``: ``"largest"`` keeps the bits that the unchanged model gives at the largest of these
     sizes; ``"cheapest"`` takes the class that costs least over them, by measured time. ``strict``:
     an operation that is not known to keep its bits is refused, with ``NotInvariant``. ``example``:
@@ -80,12 +79,11 @@ def invariant(
 
     Samples that read each other are found by running a model some times more where arguments of a
     kind are first met: a module alone and beside other samples, which is in ``report.left``, and
-    what is run whole at every size. ``threads``: of a file's session; the library's default if not
-    given. Of what is run whole alone: Up to 12 ``sizes`` are those that it is run
-    at; of more, powers of two; where places of one differ, a slightly larger one too, and where
-    those of all do, samples run one by one, which a note of the report says. Each is compiled or
-    prepared, and run some times, when a shape is first met. InputError where samples read each
-    other.
+    what is run whole at every size. ``threads``: of a file; the library's default if not given.
+    Of what is run whole alone: Up to 12 ``sizes`` are those that it is run at; of more, powers of
+    two; where places of one differ, a slightly larger one too, and where those of all do, samples
+    run one by one, which a note of the report says. Each is compiled or prepared, and run some
+    times, when a shape is first met. InputError where samples read each other.
 
     Inference only, without gradients. Classes are looked for when a shape is first met, which
     takes some calls of that shape. InputError; NotInvariant.
@@ -104,9 +102,6 @@ def invariant(
     options = InvariantOptions(_checked_sizes(sizes), like, strict, example, table)
     if (program := whole.program_of(model, batched, threads)) is not None:
         return whole.made(program, options)
-    if threads is not None:
-        why = "it is of files that are run whole"
-        raise InputError("threads", threads, why, "leave it out")
     kinds = {base.__module__.partition(".")[0] for base in type(model).__mro__}
     if "keras" in kinds:
         import keras

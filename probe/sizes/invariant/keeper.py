@@ -146,10 +146,6 @@ class Calls:
         return bool(batches) and batch not in batches
 
 
-def _key_with_threads(operation: IndependentRows, threads: int) -> str:
-    return f"{operation.key} with threads={threads}"
-
-
 class Keeper:
     """All operations of one model. ``threads``: with which classes are chosen."""
 
@@ -163,8 +159,7 @@ class Keeper:
         self.length = max(table.sizes.get("length", (1,)))
         self.batch = max(table.sizes["batch"])
         self._asked: OrderedDict[str, IndependentRows] = OrderedDict()
-        self._settled: set[tuple[str, int]] = set()
-        self._own: list[Entry] = []
+        self._settled: set[str] = set()
         self._named: dict[str, str] = {}
         self._families: set[str] = set()
         self._placed: set[str] = set()
@@ -251,8 +246,7 @@ class Keeper:
             self.table.notes += [note] * (note not in self.table.notes)
         threads = self.library.threads()
         for operation in (ready.operation for ready in checked if ready is not taken):
-            for name in (operation.key, _key_with_threads(operation, threads)):
-                self.table.entries.pop(name, None)
+            self.table.entries.pop(operation.key, None)
             self.report.operations.pop((operation.key, threads), None)
         return taken
 
@@ -262,38 +256,18 @@ class Keeper:
             in_table = operation.key in self.table.entries
             entry = self.table.entries.setdefault(operation.key, Entry())
             wanted = self._wanted(axis, each)
-            if (operation.key, self.threads) not in self._settled:
+            if operation.key not in self._settled:
                 # the class is chosen with as many threads as there were when the model was made
                 with self.library.with_threads(self.threads) as count:
                     sizes = Sizes(operation, entry, count)
                     sizes.keep(*wanted, self.table) if in_table else sizes.choose(*wanted)
                     self.table.notes += [sizes.doubts] if sizes.doubts else []
-                self._settled |= {(operation.key, self.threads), (operation.key, count)}
+                self._settled.add(operation.key)
             sizes = Sizes(operation, entry, threads)
-            if threads != self.threads and entry.chosen and sizes.plan(wanted[0]) is None:
-                sizes = self._of_threads(operation, wanted, threads)
             # its operands may take more memory than the model
             self.remember(operation)
             self.report.operations[operation.key, threads] = operation
             return ReadyOperation(operation, sizes, self)
-
-    def _of_threads(
-        self, operation: IndependentRows, wanted: tuple[int, str, list[int]], threads: int
-    ) -> Sizes:
-        """Returns a class of its own for a number of threads that never gives the chosen bits."""
-        name = _key_with_threads(operation, threads)
-        in_table = name in self.table.entries
-        entry = self.table.entries.setdefault(name, Entry())
-        sizes = Sizes(operation, entry, threads)
-        if (name, threads) not in self._settled:
-            self._settled.add((name, threads))
-            self._own.append(entry)
-            self.table.notes.append(
-                f"{operation.key}: with threads={threads} no size gives the bits of "
-                f"threads={self.threads}, and a class with bits of its own is kept"
-            )
-            sizes.keep(*wanted, self.table) if in_table else sizes.choose(*wanted)
-        return sizes
 
     def other_sizes(
         self, operation: IndependentRows, like: Entry, tried: Iterable[int]
@@ -302,9 +276,7 @@ class Keeper:
 
         None: at none of the sizes that are tried does it give them.
         """
-        threads = self.library.threads()
-        own = any(like is entry for entry in self._own)
-        name = _key_with_threads(operation, threads) if own else operation.key
+        name, threads = operation.key, self.library.threads()
         entry = self.table.entries.get(name, Entry())
         entry.chosen, entry.like, entry.largest = like.chosen, like.like, like.largest
         sizes = Sizes(operation, entry, threads)

@@ -1,8 +1,7 @@
-"""Model files that are run whole: of ONNX Runtime, LiteRT, OpenCV, and SavedModels.
+"""Model files that are run whole: of ONNX Runtime and LiteRT.
 
 They are called with arrays in the order of the model's inputs, or by their names, and return what
-the library returns: a list of NumPy arrays, of a SavedModel a dictionary of tensors. A file is
-data: nothing of it is run but its graph, and a SavedModel is looked at before it is loaded.
+the library returns: a list of NumPy arrays. A file is data: nothing of it is run but its graph.
 """
 
 from __future__ import annotations
@@ -18,15 +17,10 @@ import numpy as np
 
 from probe.case.arguments import not_waiting
 from probe.case.errors import InputError
-from probe.sizes.invariant.programs import (
-    Leaf,
-    LibraryProgram,
-    Rebuild,
-    TensorFlowProgram,
-)
+from probe.sizes.invariant.programs import Leaf, LibraryProgram, Rebuild
 from probe.targets.machine import cores
 
-FILES = ".onnx, .tflite, a SavedModel folder"
+FILES = ".onnx, .tflite"
 KEPT = 8  # sizes of which LiteRT's interpreters are kept
 
 
@@ -215,61 +209,12 @@ class LiteRTProgram(NamedInputs):
         return self.chosen or 1
 
 
-class OpenCVProgram(NamedInputs):
-    """A ``cv2.dnn.Net``. Its inputs have to be named where there are several."""
-
-    library, package = "opencv", "cv2"
-
-    def __init__(self, net: Any, batched: Any, name: str) -> None:
-        self.net, self.lock = net, threading.Lock()
-        names = list(batched) if isinstance(batched, dict) else [""]
-        super().__init__(self._run, batched, name, names)
-        self.outputs = list(net.getUnconnectedOutLayersNames())
-
-    def _run(self, *values: np.ndarray) -> list[np.ndarray]:
-        with self.lock:  # a net holds the values of one call
-            for name, value in zip(self.names, values, strict=True):
-                self.net.setInput(value, name)
-            return [np.array(output) for output in self.net.forward(self.outputs)]
-
-    def threads(self) -> int:
-        return int(self.imported.getNumThreads())
-
-    def facts(self) -> dict[str, Any]:
-        return {"optimized": bool(self.imported.useOptimized())}
-
-
-class SavedModel(TensorFlowProgram):
-    """A signature of a SavedModel folder, called with keywords."""
-
-    def __init__(self, path: Path, batched: Any) -> None:
-        from probe.record.recorders.tensorflow import OpenedTensorFlow, opened
-
-        signature = opened(path)
-        assert isinstance(signature, OpenedTensorFlow)  # a folder, not a Keras file
-        self.names = [each.name for each in signature.inputs]
-        super().__init__(signature.call, batched, path.name)
-
-    def flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Leaf], Rebuild]:
-        """As of ``LibraryProgram``: arrays in order, or by name."""
-        if set(kwargs) - set(self.names) or len(args) + len(kwargs) != len(self.names):
-            said = ", ".join(kwargs) or f"{len(args)} arrays"
-            raise InputError("inputs", said, f"the model has {', '.join(self.names)}", "give these")
-        order = [*args, *(kwargs[name] for name in self.names[len(args) :])]
-        leaves, _ = super().flat(tuple(order), {})
-        return leaves, lambda values: ((list(map(self.imported.convert_to_tensor, values)),), {})
-
-
 def of_file(model: Any, batched: Any, threads: int | None) -> LibraryProgram | None:
     """Returns the program of a file, of its bytes, or of a session; None: it is none.
-    InputError."""
+    InputError. ``threads``: of a file."""
     kind = type(model)
     if kind.__module__.startswith("onnxruntime") and kind.__name__ == "InferenceSession":
-        _not_here(threads, "session")
         return Onnx(model, batched, None, "session")
-    if kind.__module__.startswith("cv2") and hasattr(model, "setInput"):
-        _not_here(threads, "net")
-        return OpenCVProgram(model, batched, "net")
     if isinstance(model, bytes):
         name = f"model {hashlib.sha256(model).hexdigest()[:8]}"
         lite = model[4:8] == b"TFL3"
@@ -279,23 +224,14 @@ def of_file(model: Any, batched: Any, threads: int | None) -> LibraryProgram | N
     path = Path(model)
     if not not_waiting("model", path).exists():
         raise InputError("model", model, "there is no such file", f"give {FILES}")
-    if (path / "saved_model.pb").is_file():
-        _not_here(threads, "SavedModel")
-        return SavedModel(path, batched)
     match path.suffix.lower():
         case ".onnx":
             return Onnx(str(path), batched, threads, path.name)
         case ".tflite":
             return LiteRTProgram(path.read_bytes(), batched, threads, path.name)
     why = f"{path.suffix or 'no ending'} is no file that is run whole"
-    todo = f"give {FILES}; models of other files as objects: cv2.dnn.readNet, torch.nn.Module"
+    todo = f"give {FILES}; what a library loads as an object: a torch.nn.Module, a tf.function"
     raise InputError("model", path.name, why, todo)
-
-
-def _not_here(threads: int | None, what: str) -> None:
-    if threads is not None:
-        why = f"a {what} has its own number of threads"
-        raise InputError("threads", threads, why, "set it in the library")
 
 
 def _cant_be_read(name: str, error: Exception, path: str = "") -> InputError:

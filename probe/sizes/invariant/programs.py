@@ -532,7 +532,8 @@ def program_of_function(model: Any, batched: Any) -> LibraryProgram | None:
         routine and hasattr(model, "_torchdynamo_orig_callable")
     ):
         return TorchProgram(model, batched)
-    if module.startswith("tensorflow.") and hasattr(model, "function_spec"):
+    signature = hasattr(model, "structured_input_signature")  # of a SavedModel that was loaded
+    if module.startswith("tensorflow.") and (signature or hasattr(model, "function_spec")):
         return TensorFlowProgram(model, batched, str(getattr(model, "name", "") or "function"))
     if module.partition(".")[0] in ("jax", "jaxlib") and hasattr(model, "lower"):
         return JaxProgram(model, batched)

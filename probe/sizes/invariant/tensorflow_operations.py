@@ -6,7 +6,6 @@ copies what doesn't), so that the place in memory is no question here.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,9 +34,6 @@ from probe.record.recorders.tensorflow_values import (
     RanOperation,
     array,
     by_xla,
-    call_options,
-    definition_of,
-    held_in,
     run_flow,
     run_op,
     structure,
@@ -135,9 +131,7 @@ class TensorFlowTestedRows(operations.TestedRows):
 
 
 class TensorFlowSamples(operations.IndependentSamples, TensorFlowTestedRows):
-    """``variables``: handles among ``held``."""
-
-    variables: Sequence[Any] = ()
+    """TensorFlow's operations whose samples are computed each by itself."""
 
 
 class MatrixProduct(TensorFlowTestedRows):
@@ -318,10 +312,7 @@ class TensorFlowOperations:
             "MatMul": self._matmul,
             **dict.fromkeys((*CONVOLUTIONS, *TRANSPOSED), self._convolution),
             **dict.fromkeys(NORMALISED, self._normalised),
-            # of functions that XLA compiles, Keras' grouped convolutions alone keep samples apart
-            **dict.fromkeys(
-                CALLS, lambda node, follows: self._along(node, follows) if convolves(node) else None
-            ),
+            **dict.fromkeys(CALLS, lambda node, follows: None),  # what XLA compiles is one program
             **dict.fromkeys(SOFTMAX, self._softmax),
         }
 
@@ -476,9 +467,7 @@ class TensorFlowOperations:
 
     def _along(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
         """One operation along the first axis of its first output; parameters are spread numbers."""
-        called = node.op in CALLS
-        extra = (digest_of(node.function),) if called else map(plainly, extra_of(node))
-        name = " ".join(["compiled function" if called else node.op, *extra])
+        name = " ".join([node.op, *map(plainly, extra_of(node))])
         left = self._plain(node, LEFT)
 
         def handler(read: list[Any]) -> list[Any]:
@@ -493,9 +482,9 @@ class TensorFlowOperations:
             def function(*operands: Any) -> Any:
                 samples, held = iter(operands[: len(xs)]), iter(operands[len(xs) :])
                 first, *others = run_op(
-                    str(node.function) if called else node.op,
+                    node.op,
                     [next(samples if along else held) for along in follows],
-                    call_options() if called else tuple(node.own),
+                    tuple(node.own),
                     len(node.gives),
                 )
                 more[:] = others
@@ -505,14 +494,11 @@ class TensorFlowOperations:
 
             def make() -> TensorFlowSamples:
                 positive = node.op in NORMALISED
-                spread = [spread_parameter(x, at, positive) for at, x in enumerate(rest)]
+                held = tuple(spread_parameter(x, at, positive) for at, x in enumerate(rest))
                 said = " ".join([name, *(f"({size})" for size in sizes)])
-                held = tuple(x for x, _ in spread)
-                operation = TensorFlowSamples(
+                return TensorFlowSamples(
                     said, shapes, xs[0].dtype, function, held, positive=positive
                 )
-                operation.variables = [variable for _, variable in spread]
-                return operation
 
             # what else it gives belongs to the node
             key = node.path * (len(node.gives) > 1), name, follows, *shapes, xs[0].dtype, *sizes
@@ -648,49 +634,19 @@ def extra_of(node: FunctionNode) -> list[Any]:
     return [value for name, value in words.items() if name not in TYPES and value not in ([], b"")]
 
 
-def digest_of(name: str) -> str:
-    """Returns what a function does, without the names that TensorFlow gave."""
-    digest = hashlib.sha256()
-    for node in definition_of(name).node_def:
-        attributes = sorted((word, value) for word, value in node.attr.items() if word[0] != "_")
-        digest.update(f"{node.op} {len(node.input)}".encode())
-        for word, value in attributes:
-            digest.update(word.encode() + (b"" if value.func.name else value.SerializeToString()))
-    return digest.hexdigest()[:8]
-
-
-AROUND = frozenset("Const ExpandDims Identity NoOp ReadVariableOp Squeeze".split())
-
-
-def convolves(called: FunctionNode) -> bool:
-    """Whether a function is one convolution, and axes of one are all that it adds or removes."""
-    nodes = definition_of(called.function).node_def
-    first = (0, -4, -5)  # the samples' axis is never one of these
-    moved = any(axis in first for node in nodes for axis in node.attr["squeeze_dims"].list.i)
-    kinds = [node.op for node in nodes if node.op not in AROUND]
-    return len(kinds) == 1 and kinds[0] in CONVOLUTIONS and not moved
-
-
 def size_of(parameter: Any) -> str:
     """Returns what of a parameter decides an operation: of whole numbers their values."""
-    if parameter.dtype == tf.resource:
-        held = held_in(parameter)
-        return "x".join(map(str, held[0] if held else ()))
     if parameter.dtype in FORMATS:
         return "x".join(map(str, parameter.shape))
     return " ".join(map(str, array(parameter).reshape(-1).tolist()))
 
 
-def spread_parameter(parameter: Any, at: int, positive: bool) -> tuple[Any, Any]:
-    """Spread numbers in place of weights, and the variable that holds them, if one does."""
-    handle = parameter.dtype == tf.resource
-    shape, dtype = (held_in(parameter) if handle else None) or (parameter.shape, parameter.dtype)
-    if dtype not in FORMATS:
-        return parameter, None
-    values = spread_numbers(7 + at, "w", tuple(shape), 2)
-    weights = tensor(np.abs(values) if positive else values, dtype)
-    variable = tf.Variable(weights, trainable=False) if handle else None
-    return (weights if variable is None else variable.handle), variable
+def spread_parameter(parameter: Any, at: int, positive: bool) -> Any:
+    """Spread numbers in place of weights."""
+    if parameter.dtype not in FORMATS:
+        return parameter
+    values = spread_numbers(7 + at, "w", tuple(parameter.shape), 2)
+    return tensor(np.abs(values) if positive else values, parameter.dtype)
 
 
 # Runs a traced TensorFlow function eagerly, operation by operation.

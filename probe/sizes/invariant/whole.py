@@ -746,13 +746,10 @@ def program_of(model: Any, batched: Any, threads: int | None) -> LibraryProgram 
     InputError."""
     from probe.sizes.invariant.model_files import of_file
 
-    program = of_file(model, batched, threads)
-    if program is None:
-        program = program_of_function(model, batched)
-        if program is not None and threads is not None:
-            todo = "set it in the library"
-            raise InputError("threads", threads, "a function has those of its library", todo)
-    return program
+    if threads is not None and not isinstance(model, str | Path | bytes):
+        why = "it is of files that are run whole"
+        raise InputError("threads", threads, why, "set it in the library")
+    return of_file(model, batched, threads) or program_of_function(model, batched)
 
 
 def made(program: LibraryProgram, options: InvariantOptions) -> tuple[SameBitsProgram, WholeReport]:

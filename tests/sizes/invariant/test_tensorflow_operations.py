@@ -108,7 +108,6 @@ class Cumulative(L.Layer):
 
 
 LAYERS = {
-    "grouped": (lambda x: L.Conv1D(8, 3, groups=2)(x), (9, 4)),
     "causal": (lambda x: L.Conv1D(8, 3, padding="causal", dilation_rate=2)(x), (9, 4)),
     "of one place": (lambda x: L.Conv2D(65, 1)(x), (1, 1, 129)),
     "separable": (lambda x: L.SeparableConv2D(8, 3, activation="swish")(x), (9, 9, 4)),

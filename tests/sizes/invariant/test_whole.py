@@ -185,7 +185,7 @@ def test_a_table_from_elsewhere_keeps_its_bits_where_they_are_found(tmp_path):
         ((drawn(0, 33),), {}, "at least 1"),
         ((3,), {}, ": not an array"),
         ((drawn(2, 33),), {"sizes": {"length": [3]}}, "padded along batches"),
-        ((drawn(2, 33),), {"threads": 2}, "has those of its library"),
+        ((drawn(2, 33),), {"threads": 2}, "of files that are run whole"),
         ((drawn(2, 33) + 1j,), {}, "has this format"),
     ],
 )
