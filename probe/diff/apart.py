@@ -3,7 +3,7 @@ and switches.
 
 The process stays, so that single operations can be run again where they were recorded: explaining
 them takes thousands of calls. Its protocol is the worker's, with more requests: ``record``,
-``repeat``, ``plain``, ``again``, ``asked`` and ``written``. Where a model can't be recorded on a
+``repeat``, ``plain``, ``again`` and ``written``. Where a model can't be recorded on a
 target (a release of another Python, an emulated processor, a library that reads files of others),
 the whole file is run there: what is known of such a run are its inputs and its outputs.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 import os
-import pickle
 import shutil
 import sys
 import tempfile
@@ -40,7 +39,6 @@ from probe.diff.folder import (
     write_recording,
 )
 from probe.diff.repeated import Marks, repeated_with_others
-from probe.diff.sums import OperationSum, SumSession
 from probe.diff.watched import watched
 from probe.order.semantics import Unknown
 from probe.record import RECORDERS
@@ -247,34 +245,6 @@ class Remote:
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         return _arrays_in_order(self.session.request(dict(self.request), _by_number(arrays))[1])
 
-    def masked(
-        self, summed: OperationSum, reads: Sequence[np.ndarray]
-    ) -> tuple[RemoteSum, dict[str, Any]] | None:
-        """Returns what puts a whole set of questions to the sum where the operation is, in one
-        request: a call takes microseconds, and a request to a process more. None for lines."""
-        return None if "lines" in self.request else (RemoteSum(self, summed, reads), {})
-
-
-@dataclass(frozen=True)
-class RemoteSum:
-    """An operation of another process as a session of its sum, as of ``SumSession``, of which each
-    sum is answered as it is given. Errors: TargetError."""
-
-    there: Remote
-    summed: OperationSum
-    reads: Sequence[np.ndarray]
-
-    def stream(self, header: Mapping[str, Any], arrays: Arrays) -> Iterator[Any]:
-        """Yields the answers as they come."""
-        parts = (self.summed.x, self.summed.w, self.summed.b)
-        own = {part.number for part in parts if part is not None}
-        more = {f"read{n}": np.asarray(a) for n, a in enumerate(self.reads) if n not in own}
-        raw = replace(self.summed, functions=(), divides=False)  # what is behind is undone here
-        more["asked"] = np.frombuffer(pickle.dumps(raw), np.uint8)  # both are one program
-        request = {**self.there.request, "do": "asked", "header": dict(header)}
-        request["count"] = len(self.reads)
-        yield from self.there.session.stream(request, {**arrays, **more})
-
 
 def _by_name(request: Mapping[str, Any], arrays: Arrays) -> Arrays:
     return {name: arrays[str(n)] for n, name in enumerate(request["names"])}
@@ -445,13 +415,10 @@ class ProcessRecording(child.Worker):
             "written": self._written,
         }
         name = str(request.get("do"))
-        if name not in own and name != "asked":
+        if name not in own:
             yield from super().handle(request, arrays)
             return
         try:
-            if name == "asked":
-                yield from self._asked(request, arrays)
-                return
             answer = own[name](request, arrays)
         except InputError as error:
             answer = {"input": [error.name, str(error.value), error.why, error.todo]}, {}
@@ -524,15 +491,6 @@ class ProcessRecording(child.Worker):
 
     def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         return {}, _by_number(self._operation(request)(_arrays_in_order(arrays)))
-
-    def _asked(
-        self, request: dict[str, Any], arrays: Arrays
-    ) -> Iterator[tuple[dict[str, Any], Arrays]]:
-        rest = dict(arrays)
-        summed = pickle.loads(rest.pop("asked").tobytes())
-        reads = [rest.pop(f"read{n}", np.zeros(0)) for n in range(request["count"])]
-        session = SumSession("asked", summed, reads, self._operation(request))
-        yield from session.stream(request["header"], rest)
 
     def _written(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         space: dict[str, Any] = {}

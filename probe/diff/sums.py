@@ -560,7 +560,7 @@ class SumSession(OwnSession):
     def stream(self, header: Mapping[str, Any], arrays: Any = None) -> Iterator[Answer]:
         """As of ``InlineSession``; questions are put so that answers get through ``behind``."""
         if header["do"] != "masks" or self.behind is None:
-            yield from self._put(header, arrays)
+            yield from super().stream(header, arrays)
             return
         names = ("x", "b", "b_values") if header["mode"] == "weights" else ()
         faint = {k: self._faint(v, -self.faint) if k in names else v for k, v in arrays.items()}
@@ -568,20 +568,10 @@ class SumSession(OwnSession):
         recorded, added = self.reads, self.summed.added
         self.reads = [np.zeros_like(r) if n in added else r for n, r in enumerate(recorded)]
         try:
-            for answer, results in self._put(header, faint):
+            for answer, results in super().stream(header, faint):
                 yield answer, results | {"outputs": self._answers(results["outputs"], arrays)}
         finally:
             self.reads = recorded
-
-    def _put(self, header: Mapping[str, Any], arrays: Any) -> Iterator[Answer]:
-        """Puts questions where the operation is, a whole set in one request where that is known."""
-        masked = getattr(self.again, "masked", None) if header["do"] == "masks" else None
-        there = masked and masked(self.summed, self.reads)
-        if there:
-            session, spec = there
-            yield from session.stream({**header, **({"spec": spec} if spec else {})}, arrays)
-        else:
-            yield from super().stream(header, arrays)
 
     def _faint(self, array: np.ndarray, power: int) -> np.ndarray:
         dtype = self.summed.dtype
