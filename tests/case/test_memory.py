@@ -91,7 +91,7 @@ def test_the_largest_contributor_is_named(little, case, blamed):
 @pytest.mark.parametrize(
     "command",
     [
-        f"sweep {CASE} --lengths 5,1000000 --no-store",
+        f"sweep {CASE} --lengths 5,1000000",
         f"explain {CASE} --at 5 --against 1000000",
         f"order {CASE} --length 1000000",
         f"fix sizes {CASE} --upto 70 --batch 1000000",

@@ -118,9 +118,9 @@ CASE = f"--op linear --in-channels 9 --filters 3 --operands cancel --target {SWI
 @pytest.mark.slow
 def test_commands_take_rows(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    swept = said(capsys, f"sweep {CASE} --values 1..5 --no-store")
+    swept = said(capsys, f"sweep {CASE} --values 1..5")
     assert [one["batch"] for one in swept["lengths"]] == [1, 2]
-    by_order = said(capsys, f"sweep {CASE} --values 1..5 --no-store --by order")
+    by_order = said(capsys, f"sweep {CASE} --values 1..5 --by order")
     assert by_order["differing"] == 9
     found = said(capsys, f"explain {CASE} --at 1 --against 4")
     assert found["causes"] == {"order": found["differing"]} and found["replayed"] == 3

@@ -81,8 +81,8 @@ def test_a_part_is_stored_where_it_is_said(tmp_path, capsys, monkeypatch):
     words = "sweep --op sum --in-channels 4 --lengths 1..3 --target numpy --shard 1/2".split()
     assert shell.run(words) == 2
     assert "shard=1/2: its results come in parts" in capsys.readouterr().err
-    assert shell.run([*words, "--no-store"]) == 0
-    assert not [*tmp_path.iterdir()]
+    assert shell.run([*words, "--store", "kept"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
 @pytest.mark.parametrize(

@@ -90,5 +90,5 @@ def test_the_command_says_what_was_left_out(capsys, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("more", ["30x", "1m --by order"])
 def test_a_time_that_cannot_be_is_one_line(more, capsys):
-    assert shell.run([*SWEEP.split(), *more.split(), "--no-store"]) == 2
+    assert shell.run([*SWEEP.split(), *more.split()]) == 2
     assert capsys.readouterr().err.startswith("probe: time=")

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import os
 import platform
-import shlex
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import metadata, util
+from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -74,14 +72,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Examined:
-    """All checks, the variables that are set, and how the targets answered.
-
-    ``pip``: what to type for ``pip`` where that belongs to a different Python; else None.
-    """
+    """All checks, the variables that are set, and how the targets answered."""
 
     checks: list[Check]
     variables: dict[str, str]
-    pip: str | None = None
 
     @property
     def healthy(self) -> bool:
@@ -92,7 +86,6 @@ class Examined:
         """The object of ``probe targets doctor --json``."""
         report = {
             "healthy": self.healthy,
-            "pip": self.pip,
             "checks": self.checks,
             "variables": [
                 {"name": name, "value": value, "decides": VARIABLES[name]}
@@ -119,11 +112,7 @@ def examine_machine(tell: Callable[[int, int, str], None] | None = None) -> Exam
             Check(name, "missing", f"not started: {late}") if late else _library_check(name, why)
         )
     variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    return Examined(checks, variables, pip_of_this_python())
-
-
-# Both install the same files: the later one's are there, and removing one removes them.
-DISTRIBUTIONS = ("probe-numerics", "probe-numerics-core")
+    return Examined(checks, variables)
 
 
 def _own_checks() -> Iterator[Check]:
@@ -156,25 +145,11 @@ def _own_checks() -> Iterator[Check]:
         else:
             adds = f"other processors, such as {what}"
             yield Check(f"qemu-{name}", "missing", "none", adds, "apt install qemu-user")
-    there = [name for name in DISTRIBUTIONS if any(metadata.distributions(name=name))]
-    if there == list(DISTRIBUTIONS):
-        said = f"{' and '.join(there)} are both installed, with the same files"
-        todo = f"pip uninstall {' '.join(there)}"
-        yield Check("probe", "wrong", said, "one of them alone, installed after this", todo)
     lacking = {name: adds for name, adds in PACKAGES.items() if util.find_spec(name) is None}
     for name, adds in lacking.items():
         yield Check(name, "missing", f"{name} is not installed here", adds, f"pip install {name}")
     if not lacking:
         yield Check("packages", "ok", ", ".join(PACKAGES))
-
-
-def pip_of_this_python() -> str | None:
-    """What to type for pip where ``pip`` itself belongs to another Python; else None."""
-    folder = Path(sys.executable).parent
-    pip = shutil.which("pip")
-    if pip is not None and Path(pip).parent == folder:
-        return None
-    return f"{shlex.quote(sys.executable)} -m pip"
 
 
 def _library_check(name: str, why: str | None) -> Check:

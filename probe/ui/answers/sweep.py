@@ -240,7 +240,7 @@ def sweep(
         todo = "leave it out, or use --by bits"
         refuse(options, "a sweep by order has no such choice", todo)
     if zeros == "differ" and store is not None:
-        todo = "store nothing: --no-store (store=None)"
+        todo = "store nothing"
         raise InputError("zeros", zeros, "stored results count +0 and -0 as equal", todo)
     if cluster is not None:
         todo = "leave out --cluster, or divide by --shard"

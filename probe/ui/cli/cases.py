@@ -254,7 +254,6 @@ EVENLY = (
 @option("--by", "bits|order", BY, default="bits")
 @target_option(several=True)
 @option("--store folder", "DIR", KEPT)
-@option("--no-store", None, "Store nothing, also with --shard or --cluster.", is_flag=True)
 @option("--keep", "N", KEEP, least=0)
 @option("--control", "every|differing", CONTROL, default="every")
 @option("--workers", "N", "How many targets run at once; one per processor if not given.")
@@ -272,7 +271,6 @@ def sweep(
     values: str | None,
     targets: tuple[str, ...],
     folder: Path | None,
-    no_store: bool,
     out: Output,
     **options: Any,
 ) -> int:
@@ -287,18 +285,14 @@ def sweep(
     by = options["by"]
     if values is None and options["vary"] != "layout":
         raise InputError("lengths", "(none)", "it is required", "give --lengths 5..64")
-    if no_store and folder is not None:
-        why, todo = "--no-store stores nothing", "leave out one of the two"
-        raise InputError("store", folder, why, todo)
     parts = {"shard": options["shard"] not in (None, "1/1"), "cluster": options["cluster"]}
-    if folder is None and not no_store and any(parts.values()):
+    if folder is None and any(parts.values()):
         name = next(name for name in parts if parts[name])
         why = "its results come in parts, which would be lost"
-        raise InputError(name, options[name], why, "give --store DIR, or --no-store")
+        raise InputError(name, options[name], why, "give --store DIR")
     case = case_of_words(words)
     with out.progress("orders" if by == "order" else "sweep", whole=True) as tell:
-        store = None if no_store else folder
-        answer: Any = swept(case, values, targets, store=store, progress=tell, **options)
+        answer: Any = swept(case, values, targets, store=folder, progress=tell, **options)
     if answer.vary == "length" and "length" in words:
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
     for line in answer.notes:

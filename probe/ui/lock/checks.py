@@ -175,7 +175,7 @@ class BitsSession:
         self.unrecorded: dict[str, str] = {}
         """Why a test has no recording of its operations."""
         self.refused: list[str] = []
-        """Why something was not written, or not removed: lines."""
+        """Why something was not written: lines."""
         self.handed: dict[str, tuple[Bits, Any]] = {}
 
     def checked(self, check: str, test: str, value: Any, place: tuple[str, int]) -> Checked:
@@ -262,7 +262,6 @@ class BitsSession:
         if not self.accepted and not gone:
             return
         with changing(self.path) as lock:
-            files = set[str]()  # that have a check whose bits no entry that is gone has
             for checked in self.accepted:
                 entries = lock.checks.get(checked.check, {})
                 # a test has one entry alone and in a suite, which may load more libraries: an
@@ -274,26 +273,10 @@ class BitsSession:
                 for other in holding:
                     if entries[other].bits != checked.bits and conditions_key(facts) != other:
                         del entries[other]
-                if checked.verdict == NEW and checked.check not in lock.checks:
-                    # a test that was renamed keeps its entries of other machines
-                    for name in gone:
-                        old = lock.checks.get(name, {})  # none: taken by another test
-                        if any(each.bits == checked.bits for each in old.values()):
-                            lock.checks[checked.check] = lock.checks.pop(name)
-                            break
-                    else:
-                        files.add(checked.check.partition("::")[0])
                 reason = (self.bless or "") if checked.verdict == CHANGED else ""
                 lock.accept(checked.check, facts, checked.bits, reason)
             for name in gone:
-                # a test that was renamed and changed is a new one beside one that is gone
-                if self.bless is None and name in lock.checks and name.partition("::")[0] in files:
-                    todo = "if a test was renamed and changed, accept it with --bits-bless REASON"
-                    self.refused.append(
-                        f"check={name}: it stays, new checks have other bits; {todo}"
-                    )
-                else:
-                    lock.drop(name)
+                lock.drop(name)
 
     def leave_out(self, checks: Collection[str]) -> None:
         """Takes back accepted checks whose bits differ from run to run: none could be kept."""
@@ -341,7 +324,6 @@ def terminal_lines(
         if checked.verdict in (CHANGED, UNKNOWN) and checked not in accepted:
             lines += [checked.message, *(f"  {line}" for line in why_in_lines(checked.why))]
     lines += refused
-    unused = [each for each in unused if not any(f"check={each}:" in line for line in refused)]
     if unused:
         done = "removed" if update else "pytest --bits-update removes them"
         what = counted(len(unused), "check")

@@ -4,9 +4,8 @@ A check is run again in a process of its own. Variables limit instructions and t
 release stands in a folder of the user's cache, in front of everything else on the path.
 
 First as things are: bits that do not repeat have no cause to find. Then under all conditions of the
-entry that this machine can have, then under fewer; a release is narrowed down to the first of those
-between. Where nothing brings the bits back it is the user's code (or data). Both sides are recorded
-and compared as by :func:`probe.diff`.
+entry that this machine can have, then under fewer. Where nothing brings the bits back it is the
+user's code (or data). Both sides are recorded and compared as by :func:`probe.diff`.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from typing import Any
 import numpy as np
 
 from probe.case import floats
-from probe.case.errors import InputError, NothingKnown, ProbeError
+from probe.case.errors import NothingKnown, ProbeError
 from probe.diff.apart import RunnableRecording, module_paths
 from probe.diff.source import GENERATOR
 from probe.explain.comparison.outputs import decisions
 from probe.record.store import Bits
-from probe.sizes.bisection import ReleaseStep, first_change, releases_in_order, smallest
+from probe.sizes.bisection import smallest
 from probe.targets.budget import within
 from probe.targets.progress import Say, silent
 from probe.targets.runtimes import packages
@@ -182,9 +181,6 @@ TOGETHER = {"jaxlib": "jax", "keras": "tensorflow", "torchvision": "torch"}
 # it may take: on a busy machine both take longer, and the order of a long sum takes minutes.
 LONGEST, RUNS = 60.0, 20
 
-# The wheel with OpenBLAS alone, whose functions have the names that NumPy's wheels call.
-BLAS = "scipy_openblas64"
-
 YOUR_CODE, UNSTEADY, PROCESS, AGAIN = "your code", "nondeterministic", "process", "as it is here"
 
 
@@ -228,9 +224,11 @@ class CauseSearch:
         values: dict[str, str | int] = {}
         releases: dict[str, str] = {}
         for group in groups:
-            if group.startswith("release "):
-                releases |= {n: str(old) for n, (old, _) in self.releases_of(group).items()}
-            elif restored := conditions.restoring(group, self.one.apart[group]):
+            facts = self.one.apart[group]
+            installed = {n[8:]: str(old) for n, (old, _) in facts.items() if n[:8] == "library."}
+            if group.startswith("release ") and installed:
+                releases |= installed
+            elif restored := conditions.restoring(group, facts):
                 values |= restored
             else:
                 self.missing[self.said([group])] = "a program sets it, not a variable"
@@ -240,13 +238,6 @@ class CauseSearch:
             command = self.command
         return command.under(values, [])
 
-    def releases_of(self, group: str) -> dict[str, tuple[Any, Any]]:
-        """The releases of a condition, by module: the entry's, and ours."""
-        facts = self.one.apart[group]
-        libraries = {n[8:]: both for n, both in facts.items() if n.startswith("library.")}
-        # OpenBLAS alone: the wheel that NumPy's is made of
-        return libraries or {BLAS: next(iter(facts.values()))}
-
     def with_releases(self, releases: dict[str, str]) -> Command | str:
         """The command with releases in front of those here; or why it can't be had."""
         if not releases:
@@ -254,9 +245,6 @@ class CauseSearch:
         folder = overlay(releases, self.install, self.tell)
         if isinstance(folder, str):
             return folder
-        if releases.keys() == {BLAS} and f"library.{BLAS}" not in self.one.facts:
-            library = folder / BLAS / "lib" / f"lib{BLAS}_.so"
-            return self.command.under({"LD_PRELOAD": str(library)}, [])
         return self.command.under({}, [folder])
 
     def said(self, groups: Sequence[str]) -> str:
@@ -285,8 +273,7 @@ class CauseSearch:
         of = {f"library.{name}": name, f"openblas.{name}": f"{name}'s OpenBLAS"}
         both = {of[fact]: pair for fact, pair in self.one.apart[group].items() if fact in of}
         texts = [f"release {old} -> {new} of {library}" for library, (old, new) in both.items()]
-        # the wheel of OpenBLAS itself: one release, not two
-        return group if kind != "release" else " with ".join(texts[: 1 + ("openblas" not in name)])
+        return " with ".join(texts) if kind == "release" else group
 
 
 def explain_changes(
@@ -348,10 +335,6 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
         causes = [" and ".join(map(search.named, some)) for some in sets]
         finding |= {"cause": causes[0], "said": causes[0], "brings_back": sets}
         finding["notes"] += [f"so does: {'; '.join(causes[1:])}"] * (len(sets) > 1)
-        if len(sets[0]) == 1 and sets[0][0].startswith("release ") and search.install:
-            finding |= _first_release(search, sets[0][0])
-            if "first_release" in finding:
-                finding["said"] += f", first in {finding['first_release']}"
         # what differs between a run under the entry's conditions and one as it is here
         back = search.run(sets[0])
         ours, theirs = back.array(checked.check), here.array(checked.check)
@@ -388,37 +371,6 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
     finding["said"] = "your code (or its data): no condition brings the accepted bits back"
     old, new = session.kept(checked), here.array(checked.check)
     return finding if old is None or new is None else finding | _of_arrays(old, new, checked)
-
-
-def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
-    """The first release between the entry's and ours that does not have the entry's bits,
-    found with the fewest installations; {} where there is none between, or none can be run."""
-    facts = search.releases_of(group)
-    name = group.partition(" ")[2]
-    name = name if name in facts else BLAS
-    old, new = map(str, facts[name])
-    order = releases_in_order(old, new, packages.releases_known(distribution_of(name)))
-    if len(order) < 3:
-        return {}
-    # companions that have the same releases (jaxlib) go along; others (Keras) stay as they are
-    same = [module for module, pair in facts.items() if pair == facts[name]]
-
-    def ask(version: str) -> ReleaseStep:
-        if version in (old, new):  # both ends have run already
-            ran = search.run([group] if version == old else ())
-        else:
-            command = search.with_releases(dict.fromkeys(same, version))
-            if isinstance(command, str):
-                return ReleaseStep(version, None, why=command)
-            ran = search.run_under(command, f"{name} {version}")
-        bits = ran.checks.get(search.one.check)
-        return ReleaseStep(version, bits.hash if bits else None, why=ran.why)
-
-    with suppress(InputError):
-        change = first_change(order, ask)
-        report = {"first_release": change.first, "last_release": change.last}
-        return {**report, "skipped_releases": change.skipped, "one_change": change.holds}
-    return {}
 
 
 def _of_arrays(old: Any, new: Any, checked: Checked) -> dict[str, Any]:

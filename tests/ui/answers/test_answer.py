@@ -79,19 +79,19 @@ ASKED = {
     ),
     "sweep": (
         lambda: probe.sweep(CASE, range(5, 10), "reference"),
-        f"sweep {WORDS} --lengths 5..9 --target reference --no-store",
+        f"sweep {WORDS} --lengths 5..9 --target reference",
     ),
     "sweep, several": (
         lambda: probe.sweep(CASE, np.arange(5, 10), PAIR),
-        f"sweep {WORDS} --lengths 5..9 --target {PAIR[0]} --target {PAIR[1]} --no-store",
+        f"sweep {WORDS} --lengths 5..9 --target {PAIR[0]} --target {PAIR[1]}",
     ),
     "sweep, by order": (
         lambda: probe.sweep(CASE, [5, 7, 9], "reference", by="order"),
-        f"sweep {WORDS} --lengths 5,7,9 --target reference --by order --no-store",
+        f"sweep {WORDS} --lengths 5,7,9 --target reference --by order",
     ),
     "sweep, batch": (
         lambda: probe.sweep(CASE.with_(length=9), [1, 3], ["reference"], vary="batch"),
-        f"sweep {WORDS} --length 9 --lengths 1,3 --vary batch --target reference --no-store",
+        f"sweep {WORDS} --length 9 --lengths 1,3 --vary batch --target reference",
     ),
     "network": (
         lambda: probe.network("padded_rows:model", shapes={"x": (24, 8)}, **BATCH),

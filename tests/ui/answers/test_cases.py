@@ -44,4 +44,4 @@ def test_the_command_and_the_answer_say_the_same(capsys) -> None:
     Output().results.print(answer.shown())
     text = capsys.readouterr().out
     assert "classes of batches at which all rows add alike: {1..4}, {5..12}" in text
-    assert "floor: 5 rows; below, at 1..4" in text
+    assert "floor: 5 rows; below, at 4, rows are added" in text

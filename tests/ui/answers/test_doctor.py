@@ -4,8 +4,6 @@ wrong."""
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -113,22 +111,6 @@ def test_what_does_not_work_ends_with_3(few, monkeypatch, capsys):
     monkeypatch.setattr(doctor, "self_test", lambda name: {"outputs": 15, "replayed": 3})
     assert shell.run(["targets", "doctor"]) == 3
     assert "wrong" in (said := capsys.readouterr().out) and "3 of 15" in said
-
-
-def test_two_distributions_with_the_same_files_are_wrong(few, monkeypatch, tmp_path):
-    """Real metadata of both, as pip leaves it: either alone is fine."""
-    monkeypatch.setattr(doctor, "self_test", lambda name: {"outputs": 15, "replayed": 15})
-    others = [path for path in sys.path if not list(Path(path or ".").glob("probe_numerics*"))]
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *others])
-    for name in doctor.DISTRIBUTIONS:
-        assert "probe" not in by_part(doctor.examine_machine())
-        info = tmp_path / f"{name.replace('-', '_')}-0.1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0\n")
-    found = doctor.examine_machine()
-    check = by_part(found)["probe"]
-    assert check.state == "wrong" and not found.healthy
-    assert check.command == "pip uninstall probe-numerics probe-numerics-core"
 
 
 def test_a_default_that_goes_by_the_processor_is_in_the_librarys_line(monkeypatch):

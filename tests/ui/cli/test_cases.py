@@ -160,7 +160,7 @@ def swept(capsys, words, json_too=True):
 
 
 def test_the_lengths_that_differ(capsys):
-    status, found, err = swept(capsys, f"--lengths 5..12 --target {SWITCHES} --no-store")
+    status, found, err = swept(capsys, f"--lengths 5..12 --target {SWITCHES}")
     assert status == 0 and not err
     assert found["compared"] == 28 and found["differing"] > 0 and found["store"] is None
     assert {entry["length"] for entry in found["lengths"]} <= set(range(5, 12))
@@ -172,7 +172,7 @@ def test_the_lengths_that_differ(capsys):
 
 
 def test_several_targets_with_their_totals(capsys):
-    words = f"--lengths 5..12 --target {SWITCHES} --target reference --target reference --no-store"
+    words = f"--lengths 5..12 --target {SWITCHES} --target reference --target reference"
     status, found, _ = swept(capsys, words)
     assert status == 0 and list(found["targets"]) == [SWITCHES, "reference"]
     assert found["targets"]["reference"]["differing"] == 0
@@ -182,16 +182,16 @@ def test_several_targets_with_their_totals(capsys):
 
 
 def test_a_finding_fails_where_it_is_asked_to(capsys):
-    words = f"--lengths 5..12 --no-store --target {SWITCHES}"
+    words = f"--lengths 5..12 --target {SWITCHES}"
     assert swept(capsys, f"{words} --fail-on differing")[0] == 1
-    assert swept(capsys, "--lengths 5..9 --no-store --target reference --fail-on finding")[0] == 0
-    random = "--lengths 5..9 --no-store --target reference,algorithm=random"
+    assert swept(capsys, "--lengths 5..9 --target reference --fail-on finding")[0] == 0
+    random = "--lengths 5..9 --target reference,algorithm=random"
     status, found, _ = swept(capsys, f"{random} --fail-on finding")
     assert status == 1 and found["nondeterministic"] > 0
 
 
 def test_a_target_that_cannot_run_at_all_is_status_3(capsys):
-    words = "--lengths 5..9 --no-store --target reference --target reference==0.1"
+    words = "--lengths 5..9 --target reference --target reference==0.1"
     status, found, _ = swept(capsys, f"{words} --fail-on differing")
     assert status == 3
     (failure,) = found["failures"]
@@ -202,15 +202,15 @@ def test_a_target_that_cannot_run_at_all_is_status_3(capsys):
 
 
 def test_other_axes_keep_their_length(capsys):
-    words = "--lengths 1..3 --vary batch --length 9 --target reference --no-store"
+    words = "--lengths 1..3 --vary batch --length 9 --target reference"
     status, found, _ = swept(capsys, words)
     assert status == 0 and found["vary"] == "batch" and found["compared"] == (1 + 2) * 5
-    status, _, err = swept(capsys, "--lengths 5..7 --length 9 --target reference --no-store")
+    status, _, err = swept(capsys, "--lengths 5..7 --length 9 --target reference")
     assert status == 0 and err.startswith("note: length=9 is not used")
 
 
 def test_the_text_says_what_to_do_next(capsys):
-    words = f"--lengths 5..12 --target {SWITCHES} --target reference --no-store"
+    words = f"--lengths 5..12 --target {SWITCHES} --target reference"
     _, out, err = swept(capsys, words, json_too=False)
     assert not err and "\x1b" not in out and "length 5..11 against 12" in out
     assert "agrees" in out and "differs" in out
@@ -220,14 +220,14 @@ def test_the_text_says_what_to_do_next(capsys):
 
 
 def test_no_difference_is_not_called_stable(capsys):
-    words = "--lengths 5..9 --target reference --no-store"
+    words = "--lengths 5..9 --target reference"
     assert "that show nearly every change of order" in swept(capsys, words, json_too=False)[1]
     words += " --operands normal"
     assert "The orders may still differ" in swept(capsys, words, json_too=False)[1]
 
 
 def test_a_sweep_of_pools_does_not_offer_orders_that_are_not_asked(capsys):
-    pool = "sweep --op max_pool1d --kernel 3 --lengths 5..9 --target reference --no-store"
+    pool = "sweep --op max_pool1d --kernel 3 --lengths 5..9 --target reference"
     assert shell.run(pool.split()) == 0
     assert "--operands cancel, tiny or nan" in (out := capsys.readouterr().out)
     assert "--by order" not in out
@@ -250,7 +250,7 @@ def test_a_sweep_by_order_needs_no_luck(capsys):
     assert {one["length"]: one["causes"] for one in found["lengths"]}[6] == {"order": 2}
     stored = probe.load("results")
     assert len(stored.orders) == 2 and stored.reveals["outputs"].sum() == 36
-    words += " --target reference,algorithm=winograd --target reference==0.1 --no-store"
+    words += " --target reference,algorithm=winograd --target reference==0.1"
     status, found, _ = swept(capsys, words)
     assert status == 3 and found["differing"] == 10 and len(found["targets"]) == 2
     assert [one["target"] for one in found["failures"]] == ["reference==0.1"]
@@ -260,7 +260,7 @@ def test_a_sweep_by_order_needs_no_luck(capsys):
 
 @pytest.mark.parametrize("by", ["bits", "order"])
 def test_what_does_not_repeat_is_a_finding_of_both_sweeps(by, capsys):
-    words = f"sweep --op conv1d --kernel 3 --in-channels 8 --lengths 4..6 --no-store --by {by}"
+    words = f"sweep --op conv1d --kernel 3 --in-channels 8 --lengths 4..6 --by {by}"
     words += " --target reference,algorithm=random"
     assert shell.run([*words.split(), "--fail-on", "finding"]) == 1
     assert shell.run(words.split()) == 0

@@ -130,7 +130,7 @@ def test_operations_are_spelled_as_libraries_do(op):
 
 
 def test_a_sweep_along_another_axis_has_a_length(capsys):
-    words = "sweep --op Conv1D --kernel 5 --target reference --no-store --json"
+    words = "sweep --op Conv1D --kernel 5 --target reference --json"
     batch = f"{words} --vary batch --length 9 --values 1..3"
     assert json.loads(ran(capsys, batch)[1])["case"]["length"] == 9
     assert ran(capsys, f"{words} --length 40")[0] == 2  # one length is no sweep

@@ -155,7 +155,7 @@ COMMANDS = {
         r"put=x\[0, 50\]=nan: x\[0, 50\] is beyond x, whose shape is \[1, 12, 1\]; indices begin",
     ),
     "a value put beyond all lengths": (
-        "sweep --op conv1d --kernel 3 --lengths 5..9 --put x[0,9]=inf --target numpy --no-store",
+        "sweep --op conv1d --kernel 3 --lengths 5..9 --put x[0,9]=inf --target numpy",
         r"x\[0, 9\] is beyond x, whose shape is \[1, 9, 1\]",
     ),
     "a weight put beyond the kernel": (

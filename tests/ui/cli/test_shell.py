@@ -90,7 +90,6 @@ BAD = {
     "check lock a:f --shape 8x3 --seed x": "seed=x: ",
     "report --op sum --at 5 --against 9 --out x --keep --most 5": "most=5: --keep tries no",
     "report emulate --op sum --length 9 --out x.py --vary batch": "vary=batch: there is no second",
-    "sweep --op sum --lengths 5..9 --store x --no-store": "store=x: --no-store stores nothing",
     "sweep --op sum --lengths 5..9 --by order --workers 2": "workers=2: a sweep by order has",
     "sweep --op sum --lengths 5..9 --by order --keep 0": "keep=0: a sweep by order has",
     "sweep --op sum --lengths 5..9 --by order --control differing": "has no such choice",
@@ -224,7 +223,7 @@ def test_a_reader_that_leaves_is_no_error():
 
 def test_numbers_that_start_with_a_dash_are_values(capsys):
     given = "--weights -0.7313,-1.1043,1.8492,1.3007,-0.1033 --bias -0.0401".split()
-    words = [*CONV, *given, "--lengths", "5..7", "--target", "reference", "--no-store", "--json"]
+    words = [*CONV, *given, "--lengths", "5..7", "--target", "reference", "--json"]
     status, out, err = ran(capsys, "sweep", *words)
     assert status == 0 and not err
     case = json.loads(out)["case"]

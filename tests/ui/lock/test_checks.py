@@ -100,19 +100,6 @@ def test_results_travel_between_processes():
     assert json.loads(json.dumps(found.to_json()))["line"] == 3
 
 
-def test_two_renamed_tests_keep_their_entries_of_other_machines(tmp_path):
-    path, values = tmp_path / checks.NAME, {"a": np.zeros(3), "b": np.ones(3)}
-    with checks.changing(path) as lock:
-        for name, value in values.items():
-            lock.accept(f"t.py::{name}", HERE | {"cores": 99}, bits_of(value))
-    session = BitsSession(path, update=True)
-    for name, value in values.items():
-        session.checked(f"t.py::{name}2", f"t.py::{name}2", value, ("t.py", 1))
-    session.finish(session.unused(["t.py::a2", "t.py::b2"]))
-    kept = checks.read_lock(path).checks
-    assert {name: len(some) for name, some in kept.items()} == {"t.py::a2": 2, "t.py::b2": 2}
-
-
 def test_a_lock_elsewhere_and_a_model_with_several_outputs_lose_nothing(tmp_path):
     path = tmp_path / "locks" / checks.NAME
     path.parent.mkdir()

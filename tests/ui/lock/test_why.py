@@ -200,31 +200,6 @@ def test_a_stream_that_another_release_draws_differently_is_a_cause_of_its_own(
     assert f"generator, {said}, aten.randn (answers)" in summarised([one])
 
 
-def test_releases_between_are_tried_until_the_first_that_changed_is_known(tmp_path, monkeypatch):
-    facts = {"library.a": ("1.0", "1.9"), "library.b": ("1.0", "1.9"), "library.c": ("3", "4")}
-    one = Checked("c", "c", bits_of(1.0), {}, CHANGED, apart={"release a": facts})
-    asked, old, new = [], bits_of(0.0), bits_of(1.0)
-
-    def overlay(releases, install, tell):
-        asked.append(dict(releases))
-        return "no wheel" if releases["a"] == "1.4" else tmp_path / releases["a"]
-
-    def ran(search, command, said, record=False):
-        return Rerun(tmp_path, {"c": old if said.endswith(("1.0", "1.1", "1.2")) else new}, {}, "")
-
-    monkeypatch.setattr(why, "overlay", overlay)
-    monkeypatch.setattr(why.packages, "releases_known", lambda name: [f"1.{n}" for n in range(12)])
-    monkeypatch.setattr(why.CauseSearch, "run_under", ran)
-    search = why.CauseSearch(one, Command([], tmp_path), ExitStack(), True)
-    search.ran = {("release a",): Rerun(tmp_path, {"c": old}), (): Rerun(tmp_path, {"c": new})}
-    told = why._first_release(search, "release a")
-    assert (told["first_release"], told["last_release"]) == ("1.3", "1.2")
-    assert told["one_change"]
-    # a companion of the same release goes along; one that counts otherwise stays as it is
-    assert all(each == {"a": each["a"], "b": each["a"]} for each in asked)
-    assert len(asked) <= 4
-
-
 def test_a_release_that_is_not_here_is_not_installed_unasked(tmp_path, monkeypatch):
     monkeypatch.setenv("PROBE_CACHE", str(tmp_path))
     told = why.overlay({"numpy": "1.0"}, False, print)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from probe.case import schema
 from probe.case.errors import printable
@@ -71,10 +70,6 @@ def examined(examination: Examined) -> RenderableType:
     for check in examination.checks:
         rows.add_row(check.state, check.part, check.said, check.adds or "", check.command or "")
     parts: list[RenderableType] = [rows, ""]
-    commands = [check.command or "" for check in examination.checks]
-    if examination.pip and any(command.startswith("pip ") for command in commands):
-        text = f"pip on PATH belongs to a different Python: for pip type {examination.pip}"
-        parts += [Text(text, no_wrap=True, overflow="ignore"), ""]
     if not examination.variables:
         return Group(*parts, "No environment variable that changes bits is set.")
     set_here = table("variable that changes bits", "value", "what it decides")

@@ -1,22 +1,17 @@
 """What is here is shown whole, and as it is."""
 
-import pytest
 from rich.console import Console
 
-from probe.ui.answers import doctor
 from probe.ui.answers.show import here
 
 
-@pytest.mark.parametrize("same", [True, False])
-def test_a_pip_of_another_python_is_said(monkeypatch, tmp_path, capsys, same):
-    """Its packages would not be found: the hint says which Python has to install them."""
-    own = tmp_path / "own" / "python"
-    monkeypatch.setattr(doctor.sys, "executable", str(own))
-    pip = own.parent / "pip" if same else tmp_path / "other" / "pip"
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: str(pip))
-    assert doctor.pip_of_this_python() == (None if same else f"{own} -m pip")
-    lacking = doctor.Check("torch", "missing", "", "targets of torch", "pip install torch")
-    Console(width=200).print(
-        here.examined(doctor.Examined([lacking], {}, doctor.pip_of_this_python()))
-    )
-    assert ("belongs to a different Python" in capsys.readouterr().out) is not same
+def test_a_library_that_is_missing_is_listed_once_with_how_many_variants_it_has(capsys):
+    names = ("numpy", "tensorflow", "tensorflow,onednn=0", "tensorflow@cuda:0")
+    row = {"version": "1", "doc": "adds"}
+    rows = [
+        row | {"target": name, "available": name == "numpy", "why": "not installed"}
+        for name in names
+    ]
+    Console(width=120).print(here.targets(rows))
+    said = capsys.readouterr().out
+    assert said.count("not installed") == 1 and "and 2 with switches or on other devices" in said
