@@ -111,8 +111,7 @@ class RemedyResult:
     medians of each turn's calls. ``error_rms``, ``error_max``: distance from the exact outputs at
     the full length, over eps * sum|x*w| (of a model unknown). ``keeps``: whether the full length
     has the default's bits. ``sizes``: what ``pad`` fills up to: numbers of outputs, or of a model
-    the padded length of each content. ``sets``: of fresh operands that each order was replayed on;
-    ``valid_for``: for which values alone it is exact, empty: for all.
+    the padded length of each content. ``sets``: of fresh operands that each order was replayed on.
     """
 
     remedy: Remedy
@@ -127,7 +126,6 @@ class RemedyResult:
     keeps: bool | None = None
     sets: int = 0
     sizes: tuple[int, ...] = ()
-    valid_for: str = ""
 
     @property
     def verdict(self) -> str:
@@ -342,7 +340,6 @@ def remedy_to_json(measured: Measured, result: RemedyResult) -> Row:
         "keeps_bits": result.keeps,
         "sets": result.sets,
         "sizes": list(result.sizes),
-        "valid_for": result.valid_for or None,
     }
 
 

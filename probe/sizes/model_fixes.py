@@ -302,7 +302,6 @@ def count_verdicts(result: RemedyResult, serves: Sequence[Serves]) -> None:
     result.compared, result.refusal = len(serves), next(doubts, "")
     result.differing, result.unknown = verdicts.count("differs"), verdicts.count("not known")
     result.sets = min((served.sets for served in serves if served.sets), default=0)
-    result.valid_for = next((served.given for served in serves if served.given), "")
 
 
 def _verdict_at_size(served: Serves) -> str:

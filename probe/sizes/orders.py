@@ -176,10 +176,6 @@ SECONDS = 120.0
 # How far numbers are moved along a function's places.
 SHIFTS = 0, 1, 3, 8, 16
 
-# What a choice among numbers is exact for where a library reads subnormal ones as zeros in some
-# places and not in others: TensorFlow's ReLU.
-NORMAL = "values that are not subnormal"
-
 NOT_RUN = "it can't be run alone"
 NOT_FOLLOWED = "not all that is kept was followed through its operations"
 
@@ -304,7 +300,7 @@ class OrderVerdict:
 
     ``name``, ``why``: the operation that adds differently, or the first that is in the way.
     ``outputs``: of sums that were compared; ``sets``: of fresh operands they were replayed on, 0
-    where no sum had a choice; ``given``: for which values alone it holds, empty: for all.
+    where no sum had a choice. Of subnormal numbers nothing is said: see ``_rounds_once``.
     """
 
     verdict: str
@@ -312,7 +308,6 @@ class OrderVerdict:
     why: str = ""
     outputs: int = 0
     sets: int = 0
-    given: str = ""
 
 
 def by_order(difference: Difference, known: Known) -> OrderVerdict:
@@ -331,7 +326,6 @@ def by_order(difference: Difference, known: Known) -> OrderVerdict:
             return replace(judged, name=region.name)
         verdict.outputs += judged.outputs
         verdict.sets = min(verdict.sets or judged.sets, judged.sets or verdict.sets)
-        verdict.given = verdict.given or (judged.given and f"{judged.given} at {region.name}")
         if judged.verdict == "unknown" and verdict.verdict == "same":
             verdict.verdict, verdict.name, verdict.why = "unknown", region.name, judged.why
     return verdict
@@ -358,13 +352,10 @@ def judge(region: Region, difference: Difference, known: Known, late: bool) -> O
         return same
     if isinstance(meaning, Unknown):
         return unknown(why="it is unknown what it computes")
-    given = valid_for(meaning)
-    if given and isinstance(meaning, Each) and _without_subnormals(region, left, right):
-        return OrderVerdict("same", given=given)
     if late:
         return unknown(why=f"{SECONDS:.0f} seconds were over")
     if meaning.sums:
-        return replace(judge_sums(region, left, right, known), given=given)
+        return judge_sums(region, left, right, known)
     if isinstance(meaning, Each) and (differing := _differing_by_place(region, left, right)):
         why = f"{differing:,} outputs are computed differently at their positions"
         return OrderVerdict("differs", why=why)
@@ -390,34 +381,20 @@ def steps_of(meaning: Meaning) -> list[Meaning]:
 
 
 def _rounds_once(meaning: Meaning) -> bool:
-    """Whether a result is rounded at most once, as IEEE 754 says: a compiler may fuse two."""
+    """Whether a result is rounded at most once, as IEEE 754 says: a compiler may fuse two.
+
+    A choice among numbers rounds nothing, but a library may read subnormal ones as zeros in some
+    places and not in others, as TensorFlow's ReLU does: what is said holds for all others.
+    """
     steps = steps_of(meaning)
-    rounding = [step for step in steps if isinstance(step, Each) and row_of(step.word).rounds]
-    known = all(step.exact or getattr(step, "kind", "") == "max" for step in steps)
-    return known and (len(steps) == 1 or len(rounding) < 2)
-
-
-def valid_for(meaning: Meaning) -> str:
-    """For which values alone what is exact of an operation is; empty: for all. A choice rounds
-    nothing, but a library may read subnormal numbers as zeros in some places."""
-    choices = (
-        isinstance(step, Each) and step.approximate and row_of(step.word).rounds == 0
-        for step in steps_of(meaning)
+    roundings = [row_of(step.word).rounds if isinstance(step, Each) else 0 for step in steps]
+    known = all(
+        step.exact
+        or getattr(step, "kind", "") == "max"
+        or (isinstance(step, Each) and step.approximate and rounds == 0)
+        for step, rounds in zip(steps, roundings, strict=True)
     )
-    return NORMAL * any(choices)
-
-
-def _without_subnormals(region: Region, left: Run, right: Run) -> bool:
-    """Whether no number that an operation reads or gives was subnormal in either run."""
-    for side, op in region.sides(left, right):
-        for n in dict.fromkeys((*op.reads, *op.gives)):
-            array, dtype = side.array(n), side.values[n].dtype
-            if array is None or dtype not in floats.FORMATS:
-                return False
-            sizes = np.abs(floats.widen(array, dtype))
-            if ((sizes > 0) & (sizes < 2.0 ** floats.format_of(dtype).emin)).any():
-                return False
-    return True
+    return known and (len(steps) == 1 or sum(map(bool, roundings)) < 2)
 
 
 def _sides(region: Region, left: Run, right: Run, output: int) -> alone.Sides:

@@ -46,8 +46,7 @@ class GraphStretch:
 
     ``least``: what the outputs' windows alone ask of the last one. ``kept``: for each output what
     is kept of it, None of one that content does not reach. ``by_order``: ``same``, or ``unknown``
-    where ``in_the_way`` was compared differently. ``given``: for which values alone; empty: for
-    all.
+    where ``in_the_way`` was compared differently.
     """
 
     first: int
@@ -58,13 +57,10 @@ class GraphStretch:
     by_order: str
     in_the_way: str
     sets: int
-    given: str = ""
 
     def to_json(self) -> dict[str, Any]:
         kept = [None if box is None else [vars(part) for part in box] for box in self.kept]
-        fields = vars(self) | {"kept": kept, "in_the_way": self.in_the_way or None}
-        fields["valid_for"] = fields.pop("given") or None
-        return fields
+        return vars(self) | {"kept": kept, "in_the_way": self.in_the_way or None}
 
 
 @dataclass
@@ -178,7 +174,7 @@ def stretches(graph: PaddedModel, every: list[int], sizes: list[SafeSize]) -> li
     result, first, own = list[GraphStretch](), every[0], own_entries(sizes, graph.fixed)
     for size in sizes:
         at, last = size.at_safe, size.content
-        words = (size.least, size.safe, at.boxes, at.by_order, at.name, at.sets, at.given)
+        words = (size.least, size.safe, at.boxes, at.by_order, at.name, at.sets)
         before = result[-1] if result else None
         if own:
             for content in range(first, last + 1):
@@ -219,11 +215,9 @@ def assumptions(sizes: list[SafeSize]) -> list[str]:
     """What stands behind a plan beside what was run."""
     assumed = [
         "the library computes a shape in one way for all finite inputs, on this processor, with "
-        "this release and as many threads"
+        "this release and as many threads; of subnormal numbers nothing is said"
     ]
     doubts = {size.at_safe.name: size.at_safe.why for size in sizes if size.at_safe.name}
-    given = dict.fromkeys(size.at_safe.given for size in sizes if size.at_safe.given)
-    assumed += [f"what is said holds for {values}" for values in given]
     return assumed + [f"{name}: {why}" for name, why in doubts.items()]
 
 

@@ -71,7 +71,7 @@ class Serves:
     ``by_order``: ``same``, ``differs`` or ``unknown``; ``lacking``: outputs read something else
     there, so that no rounding is to blame. ``boxes``: what is kept of each output, None of one
     that no content is read by. ``sets``: of fresh operands that each order was replayed on, 0
-    where none had to be; ``given``: for which values alone it serves; empty: for all.
+    where none had to be.
     """
 
     serves: bool
@@ -81,7 +81,6 @@ class Serves:
     sets: int = 0
     lacking: bool = False
     boxes: tuple[Box | None, ...] = ()
-    given: str = ""
 
 
 @dataclass
@@ -530,15 +529,7 @@ class PaddedModel:
         if verdict.verdict == "differs":
             return Serves(False, "differs", verdict.name, verdict.why, boxes=boxes)
         why = f"{verdict.why}; {held}" * (verdict.verdict != "same")
-        return Serves(
-            True,
-            verdict.verdict,
-            verdict.name,
-            why,
-            sets=verdict.sets,
-            boxes=boxes,
-            given=verdict.given,
-        )
+        return Serves(True, verdict.verdict, verdict.name, why, sets=verdict.sets, boxes=boxes)
 
 
 def unequal(left: np.ndarray, right: np.ndarray) -> np.ndarray:

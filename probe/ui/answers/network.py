@@ -302,11 +302,6 @@ class Padded(Answer):
         return differing[0].name if differing else None
 
     @property
-    def given(self) -> str:
-        """For which values alone the safe sizes are; empty: for all."""
-        return next((size.at_safe.given for size in self.found if size.at_safe.given), "")
-
-    @property
     def sets(self) -> int:
         """On how many fresh sets of operands each order was replayed; 0: none had to be."""
         return min((size.at_safe.sets for size in self.found if size.at_safe.sets), default=0)
@@ -329,7 +324,6 @@ class Padded(Answer):
             "in_the_way": stands.name if stands else None,
             "why": stands.why if stands else None,
             "sets": self.sets,
-            "valid_for": self.given or None,
             "model": self.model,
             "target": self.target,
             "vary": self.vary,
@@ -387,7 +381,7 @@ class Padded(Answer):
         elif any(size.safe < self.graph.fixed for size in self.found):
             same = "all sums whose size changes are added in the same order"
             same += f", replayed on {self.sets} sets of operands" * bool(self.sets)
-            parts.append(same + f", for {self.given}" * bool(self.given))
+            parts.append(same)
         return "; ".join(parts) or "every input is padded to the full size"
 
     shown = show.padded_model
@@ -415,7 +409,6 @@ def _serves_to_json(serves: Serves) -> dict[str, Any]:
         "operation": serves.name or None,
         "why": serves.why or None,
         "sets": serves.sets,
-        "valid_for": serves.given or None,
         "kept": [None if box is None else [vars(part) for part in box] for box in serves.boxes],
     }
 

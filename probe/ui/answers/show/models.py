@@ -180,7 +180,7 @@ def padded_model(padded: Padded) -> RenderableType:
         ways = ((w["name"], w["verdict"], rounded_text(w["ratio"])) for w in report["remedies"])
         # what to do stands first, before the verdict and what it rests on
         parts += [f"recommended: {advise(padded.remedies).text}", "", remedies_in_brief(ways)]
-        parts += [f"exact?: {EXACT}; cost: {COST}", ""]
+        parts += [f"exact?: {EXACT} (subnormal ones aside); cost: {COST}", ""]
     parts += [f"verdict: {padded.verdict}", padded.advice()]
     parts += [*(f"note: {note}" for note in padded.notes), ""]
     parts += [*_graph_contents(padded.found), MEANS_OF_SIZES]
@@ -202,7 +202,8 @@ COST = "time of the least padded size with the remedy, over the same without one
 
 MEANS_OF_SIZES = (
     "least: the shortest padded size that has all outputs of the valid part; safe: the shortest at "
-    "which they have the full size's bits; proof: whether that holds for all finite inputs"
+    "which they have the full size's bits; proof: whether that holds for all finite inputs, "
+    "subnormal ones aside"
 )
 
 
@@ -217,7 +218,7 @@ def _graph_contents(sizes: list[SafeSize]) -> Iterator[RenderableType]:
         proof = f"unproved: {safe.name} ({safe.why})" if safe.name else safe.why or safe.by_order
         if safe.by_order == "same":
             sets = f", {safe.sets} sets of operands" * bool(safe.sets)
-            proof = safe.why or f"by order{sets}" + f", for {safe.given}" * bool(safe.given)
+            proof = safe.why or f"by order{sets}"
         boxes = []
         for box in safe.boxes:
             axes = []
