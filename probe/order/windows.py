@@ -310,13 +310,6 @@ def _reach(questions: _ReachQuestions) -> Reach:
     return questions.result
 
 
-def reach_of_inputs(session: AnySession, case: Case) -> Reach:
-    """Finds outputs that inputs without a weight for them reach: one call."""
-    questions = _ReachQuestions(session, case)
-    questions.inputs()
-    return questions.result
-
-
 class _ReachQuestions:
     """Questions to one case. ``odd``: where x, w and b may be infinite; None: everywhere."""
 

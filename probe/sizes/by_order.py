@@ -3,8 +3,7 @@
 Every value of the axis is revealed and compared with the largest one: outputs that add the same
 products in another order, or round elsewhere, are found even where the bits agree by luck.
 Summations that are known from different values are tried first: most values cost a few check calls.
-That is of finite operands; one call more a value tells whether infinities and NaN get into outputs
-that have no weight for them.
+That is of finite operands; `probe order window` tells what infinities and NaN get into.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from probe.explain.comparison import (
 from probe.order import window
 from probe.order.orders import Orders
 from probe.order.summation import Row, Summation
-from probe.order.windows import reach_of_inputs
 from probe.sweep.plan import axis_values
 from probe.targets import budget
 from probe.targets.launch import AnySession
@@ -46,8 +44,7 @@ class AtValue:
     side, and ``outputs`` are added differently. ``causes`` counts those by
     ``order``, ``rounding``, ``precision`` and their sums; ``first`` is the flat index of the first,
     None if there is none. ``orders`` is None where ``refusal`` says why: ``nondeterministic``,
-    ``not-a-sum``, ``not-asked`` (pools), or what the target's failure was. ``reached``: of all its
-    outputs, those into which an infinity or a NaN gets without a weight.
+    ``not-a-sum``, ``not-asked`` (pools), or what the target's failure was.
     """
 
     at: int
@@ -58,7 +55,6 @@ class AtValue:
     outputs: int = 0
     first: int | None = None
     causes: Counter[str] = field(default_factory=Counter)
-    reached: int = 0
 
 
 @dataclass
@@ -104,8 +100,7 @@ class ByOrder:
     def to_json(self) -> Row:
         """Returns what ``probe sweep --by order --json`` prints for one target."""
         known = [value.orders for value in self.every if value.orders]
-        reached = [{self.vary: v.at, "outputs": v.reached} for v in self.every if v.reached]
-        answer = {
+        return {
             "target": self.target,
             "by": "order",
             "vary": self.vary,
@@ -134,7 +129,6 @@ class ByOrder:
             "calls": sum(orders.calls + orders.checks for orders in known),
             "seconds": round(sum(orders.seconds for orders in known), 3),
         }
-        return answer | ({"reached": reached} if reached else {})
 
     def _summation_json(self, summation: Summation) -> Row:
         """Returns one summation, and at which values how many outputs have it."""
@@ -213,7 +207,6 @@ class _RevealWork:
     def at(self, case: Case, value: int) -> tuple[AtValue, CaseRun | None]:
         try:
             side = self.known.reveal(run_case(self.session, case), self.session)
-            reached = reach_of_inputs(self.session, case).inputs
         except TargetError as error:
             if not self.session.alive:
                 self.lost += 1
@@ -224,5 +217,4 @@ class _RevealWork:
         self.lost = 0
         # pools are replayed, and no question about their order is put to them
         refusal = side.refusal or "not-asked" * (side.orders is None)
-        reached_outputs = 0 if refusal else int(reached.sum())
-        return AtValue(value, side.orders, refusal, reached=reached_outputs), side
+        return AtValue(value, side.orders, refusal), side

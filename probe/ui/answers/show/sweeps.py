@@ -11,7 +11,7 @@ from rich.text import Text
 
 from probe.case.case import Case
 from probe.order import window
-from probe.sweep.printing import ranges, table
+from probe.sweep.printing import table
 from probe.sweep.summary import Summary, TargetSummary
 from probe.ui.answers.answer import command_line, values_of_axis
 from probe.ui.answers.show import cases
@@ -168,11 +168,6 @@ def sweep_by_order(answer: SweptByOrder) -> RenderableType:
                 reasons.setdefault(at.refusal, []).append(at.at)
         for why, values_refused in reasons.items():
             parts.append(f"\n{target}: {vary} {values_of_axis(vary, values_refused)}: {why}")
-        # outputs into which infinities and NaN get from elsewhere
-        if reached := {at.at: at.reached for at in all_values if at.reached}:
-            text = f"\n{target}: {vary} {ranges(sorted(reached))}: infinities and NaN get into "
-            text += f"up to {max(reached.values()):,} outputs that have no weight for them; "
-            parts.append(f"{text}`probe order window` names the inputs")
         if swept.differing:
             parts.append(f"\n{target}")
             # those of the largest value come first
