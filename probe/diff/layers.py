@@ -69,8 +69,7 @@ def _is_fixed(run: Run, number: int) -> bool:
 
 
 def _convolution_case(inner: Windows, summed: OperationSum, words: dict[str, Any]) -> Case:
-    holes = set(inner.holes) - {1}
-    if inner.kind not in ("convolution", "transposed") or holes or inner.flipped:
+    if inner.kind not in ("convolution", "transposed") or inner.flipped:
         raise no_case("it is a transposed convolution whose taps are in the opposite order")
     rank, transposed, pads = len(inner.kernel), inner.kind == "transposed", inner.padding
     op = f"conv{rank}d{'_transpose' * transposed}"

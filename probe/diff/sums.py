@@ -475,22 +475,17 @@ def _window_sum(inner: Windows, shapes: Sequence[Shape], out: Shape, dtype: str)
     if inner.kind == "max":
         why = "only sums of products in windows can be revealed"
         raise InputError("kind", inner.kind, why, "")
-    if inner.batches > 1:
-        raise InputError("batch_group_count", inner.batches, "it is not 1", "")
     number, channels = inner.reads[0], inner.channels
-    turned = inner.turned or tuple(range(len(shapes[number])))
-    shape = [shapes[number][axis] for axis in turned]
+    shape = shapes[number]
     batch = [a for a in range(len(shape)) if a not in inner.spatial and a != channels]
     order = [*batch, *inner.spatial, channels]
     sizes, positions = (tuple(whole[axis] for axis in inner.spatial) for whole in (shape, out))
     filters, entries = out[channels], prod(shape[axis] for axis in batch)
-    holes = inner.holes or (1,) * len(sizes)
-    along = enumerate(zip(sizes, positions, holes, strict=True))
+    along = enumerate(zip(sizes, positions, strict=True))
 
-    def tap_indices(k: int, size: int, outputs: int, hole: int) -> np.ndarray:
-        """Returns which place of a spatial axis each output reads at each tap, -1 for none; the
-        input's elements are ``hole`` apart."""
-        taps, step = np.arange(inner.kernel[k]) * inner.dilation[k], inner.stride[k]
+    def tap_indices(k: int, size: int, outputs: int) -> np.ndarray:
+        """Returns which place of a spatial axis each output reads at each tap, -1 for none."""
+        taps, step, hole = np.arange(inner.kernel[k]) * inner.dilation[k], inner.stride[k], 1
         taps = taps - inner.padding[k][0]
         # a transposed convolution is one whose elements are a stride apart, seen from its outputs:
         # output o reads i where o = i * stride + tap
@@ -501,9 +496,7 @@ def _window_sum(inner: Windows, shapes: Sequence[Shape], out: Shape, dtype: str)
 
     summed = OperationSum(
         *(dtype, entries, shape[channels], filters),
-        x=OperandPart.of(
-            number, shapes[number], [turned[a] for a in order], entries, *sizes, shape[channels]
-        ),
+        x=OperandPart.of(number, shape, order, entries, *sizes, shape[channels]),
         w=None,
         b=None,
         y=OperandPart.of(0, out, order, entries, *positions, filters),

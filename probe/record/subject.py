@@ -413,8 +413,7 @@ def function_recorder(
     if (library := library_of_values(values)) != "":
         module = recorders(library)
         recorder = module.RECORDER(function)
-        if ran := getattr(recorder, "ran", None):
-            ran(returned)
+        recorder.built = True  # by this call, which TensorFlow's has to have had
         # the bits of this call, which watched need not make again
         plain = module.RECORDER(lambda: returned).plain()
         recorder.already = [array_digest(array) for array in plain]

@@ -331,7 +331,7 @@ CASES: dict[str, Meaning] = {
     "reduces": Reduces((1,), "mean"),
     "normalises": Normalises((-1,), "group_norm"),
     "windows": WINDOW,
-    "a convolution": dataclasses.replace(WINDOW, turned=(0, 2, 1), holes=(2,), batches=2),
+    "a convolution": dataclasses.replace(WINDOW, flipped=True),
     "steps": Steps(
         (
             Part(Contracts("...k,kn->...n"), (0, 1), (2, 3, 5)),

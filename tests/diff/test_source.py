@@ -191,20 +191,6 @@ class TestSums:
         cause = order_is_named(meaning, spread, {"x": x[:1]}, x=x, w=w)
         assert cause.examined == cause.differing
 
-    def test_holes_between_inputs_are_read_as_such(self) -> None:
-        """As ``lhs_dilation`` of JAX has them, with the input's axes in another order."""
-        x, w = normal(6, 2, 4), normal(3, 4, 5)
-
-        def dilated(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-            spread = np.zeros((13, x.shape[1], 4), np.float32)
-            spread[1:12:2] = x
-            terms = [spread[k : k + 11, :, c, None] * w[k, c] for k in range(3) for c in range(4)]
-            return either_way(np.stack(terms, -2), x.shape[1] == 1).transpose(1, 2, 0)
-
-        more: Any = {"weights": (0, 1, 2), "turned": (1, 2, 0), "holes": (2,)}
-        meaning = Windows((2,), 1, (3,), (1,), (1,), ((1, 1),), **more)
-        order_is_named(meaning, dilated, {"x": x[:, :1]}, x=x, w=w)
-
     @pytest.mark.parametrize(
         ("word", "count", "divisor"),
         [("sum", 16, 1), ("mean", 16, 16), ("mean", 6, 6)],

@@ -23,7 +23,6 @@ from probe.order.semantics.contract import (
     Several,
     Shapes,
     Step,
-    StepBuilder,
     Steps,
     Turns,
     Unknown,
@@ -42,7 +41,7 @@ from probe.order.semantics.contract import (
 __all__ = [
     "Contracts", "Each", "Frame", "Meaning", "Moves",
     "Normalises", "OperationTable", "Passes", "Reduces", "Reshapes",
-    "Row", "Same", "Several", "Shapes", "Step", "StepBuilder", "Steps", "Turns", "Unknown",
+    "Row", "Same", "Several", "Shapes", "Step", "Steps", "Turns", "Unknown",
     "Windows", "by_name", "by_table", "moved", "of_complex", "operations", "rows_for", "then",
     "word_list", "worded",
 ]  # fmt: skip

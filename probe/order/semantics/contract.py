@@ -265,40 +265,18 @@ def worded(words: Mapping[str, str], row: Callable[[Any, str], Meaning]) -> dict
     return {name: lambda call, word=word: row(call, word) for name, word in words.items()}
 
 
-class StepBuilder:
-    """Puts together what computes step by step: values have numbers, first what an operation reads,
-    then what each step gives."""
-
-    def __init__(self, count: int) -> None:
-        self.steps: list[Step] = []
-        self.count = count
-
-    def add(self, meaning: Meaning, reads: Iterable[int], *gives: tuple[int, ...]) -> int:
-        """Adds a step that gives these shapes. Returns the number of its first result."""
-        self.steps.append(Step(meaning, tuple(reads), gives[0], gives[1:]))
-        self.count += len(gives)
-        return self.count - len(gives)
-
-    def done(self, *gives: int) -> Steps:
-        """Returns all steps. ``gives``: numbers of the results; none: the last step's alone."""
-        return Steps(tuple(self.steps), gives)
-
-
 def then(call: Call, first: Meaning, *behind: Meaning | tuple[Meaning, int]) -> Meaning:
     """Returns an operation and what it does behind, one step after the other, as in an epilogue: a
     function of what is there, or one with an operand in the slot that is named beside it."""
     if not behind or isinstance(first, Unknown):
         return first
-    build = StepBuilder(call.count)
-    if isinstance(first, Steps) and first.steps:
-        build.steps += first.steps
-        build.count += sum(1 + len(step.more) for step in first.steps)
-    else:
-        build.add(first, range(call.count), call.gives[0])
+    steps = [*getattr(first, "steps", ())]
+    steps = steps or [Step(first, tuple(range(call.count)), call.gives[0])]
     for item in behind:
         meaning, *slots = item if isinstance(item, tuple) else (item,)
-        build.add(meaning, (build.count - 1, *map(call.at, slots)), call.gives[0])
-    return build.done()
+        last = call.count + len(steps) - 1
+        steps.append(Step(meaning, (last, *map(call.at, slots)), call.gives[0]))
+    return Steps(tuple(steps))
 
 
 class Function(NamedTuple):
@@ -316,50 +294,44 @@ class Function(NamedTuple):
     sloped: bool = False
 
 
-_FLAGS: dict[str, dict[str, Any]] = {
-    "moves": {"rounds": 0},
-    "once": {"rounds": 1},
-    "twice": {"rounds": 2},
-    "either": {"either": True},
-    "sloped": {"sloped": True},
-    "nothing": {},
-}
-
 # What is known of functions: their names, each with what libraries call it. NumPy's name where it
 # has one, else the field's.
-_TABLE = """
-moves: absolute=abs=complex_abs=abs_val negative=neg sign=sgn floor ceil trunc=fix
-    round=rint=round_nearest_even round_away relu relu6 real imag conj=conjugate
-moves: clip=hardtanh threshold bits sign_bit complex less=lt
-    less_equal=le=less_or_equal greater=gt greater_equal=ge=greater_or_equal not=logical_not
-    bitwise_not=invert left_shift=bitwise_left_shift=shift_left=bit_shift
-    right_shift=bitwise_right_shift=shift_right_arithmetic shift_right_logical isnan=is_nan
-    isinf=is_inf isfinite=is_finite nextafter=next_after population_count where select_n argmax
-    argmin any all sort top_k=topk nonzero invertpermutation adaptive_max_pool2d
-    adaptive_max_pool3d
-moves either: clamp=clip_by_value max min
-moves either: maximum=clamp_min minimum=clamp_max fmax fmin
-moves: equal=eq not_equal=ne and=logical_and or=logical_or xor=logical_xor bitwise_and
-    bitwise_or bitwise_xor
-once: add=add_any
-once: subtract=sub multiply_no_nan=mul_no_nan prelu=_prelu_kernel reciprocal=inv
-    truncate_divide=truncate_div
-once: multiply=mul
-once: divide=div=true_divide=real_div divide_no_nan=div_no_nan
-once: sqrt square cast
-once sloped: leaky_relu
-twice: squared_difference
-nothing: log1p expm1 sin tan asin=arcsin atan=arctan sinh tanh asinh=arcsinh atanh=arctanh cbrt erf
-    erfinv=erf_inv softsign gelu gelu_tanh=gelu_approximation silu=swish scaled_silu elu selu celu
-    mish hard_swish=hardswish bessel_i1e=i1e=special_i1e
-nothing: power=pow floor_divide=floor_div floor_mod=remainder=mod truncate_mod=rem=fmod
-    atan2=arctan2 exp exp2 log log2 cos acos=arccos cosh acosh=arccosh rsqrt erfc lgamma digamma
-    sigmoid=logistic log_sigmoid=log_sigmoid_forward softplus=bnll hard_sigmoid=hardsigmoid
-    bessel_i0e=i0e=special_i0e igamma=gammainc igammac=gammaincc zeta=special_zeta
-    polygamma betainc=regularized_incomplete_beta ndtri xlogy xlog1py angle fake_quant quantize
-    dequantize quick_gelu thresholded_relu shrink relu_grad relu6_grad elu_grad selu_grad
-    sigmoid_grad tanh_grad softplus_grad softsign_grad sqrt_grad rsqrt_grad
-"""
+_TABLE = {
+    Function(rounds=0): """
+absolute=abs=complex_abs=abs_val negative=neg sign=sgn floor ceil trunc=fix
+round=rint=round_nearest_even round_away relu relu6 real imag conj=conjugate
+clip=hardtanh threshold bits sign_bit complex less=lt less_equal=le=less_or_equal greater=gt
+greater_equal=ge=greater_or_equal not=logical_not bitwise_not=invert
+left_shift=bitwise_left_shift=shift_left=bit_shift
+right_shift=bitwise_right_shift=shift_right_arithmetic shift_right_logical isnan=is_nan
+isinf=is_inf isfinite=is_finite nextafter=next_after population_count where select_n argmax
+argmin any all sort top_k=topk nonzero invertpermutation adaptive_max_pool2d adaptive_max_pool3d
+equal=eq not_equal=ne and=logical_and or=logical_or xor=logical_xor bitwise_and bitwise_or
+bitwise_xor
+""",
+    Function(rounds=0, either=True): """
+clamp=clip_by_value max min maximum=clamp_min minimum=clamp_max fmax fmin
+""",
+    Function(rounds=1): """
+add=add_any subtract=sub multiply_no_nan=mul_no_nan prelu=_prelu_kernel reciprocal=inv
+truncate_divide=truncate_div multiply=mul divide=div=true_divide=real_div
+divide_no_nan=div_no_nan sqrt square cast
+""",
+    Function(rounds=1, sloped=True): "leaky_relu",
+    Function(rounds=2): "squared_difference",
+    Function(): """
+log1p expm1 sin tan asin=arcsin atan=arctan sinh tanh asinh=arcsinh atanh=arctanh cbrt erf
+erfinv=erf_inv softsign gelu gelu_tanh=gelu_approximation silu=swish scaled_silu elu selu celu
+mish hard_swish=hardswish bessel_i1e=i1e=special_i1e
+power=pow floor_divide=floor_div floor_mod=remainder=mod truncate_mod=rem=fmod
+atan2=arctan2 exp exp2 log log2 cos acos=arccos cosh acosh=arccosh rsqrt erfc lgamma digamma
+sigmoid=logistic log_sigmoid=log_sigmoid_forward softplus=bnll hard_sigmoid=hardsigmoid
+bessel_i0e=i0e=special_i0e igamma=gammainc igammac=gammaincc zeta=special_zeta
+polygamma betainc=regularized_incomplete_beta ndtri xlogy xlog1py angle fake_quant quantize
+dequantize quick_gelu thresholded_relu shrink relu_grad relu6_grad elu_grad selu_grad
+sigmoid_grad tanh_grad softplus_grad softsign_grad sqrt_grad rsqrt_grad
+""",
+}
 
 # Operations that move, copy, choose or count elements, or make numbers of none, by the names that
 # libraries have for them. What pools or scatters stands in a library's own table: there the name
@@ -390,23 +362,13 @@ _MOVES = """
 """
 
 
-def _parse() -> tuple[dict[str, Function], dict[str, str]]:
-    functions: dict[str, Function] = {}
-    names: dict[str, str] = {}
-    for line in _TABLE.replace("\n    ", " ").strip().splitlines():
-        flags, _, every = line.partition(": ")
-        fields: dict[str, Any] = {}
-        for flag in flags.split():
-            fields |= _FLAGS[flag]
-        for name, *spelled in (words.split("=") for words in every.split()):
-            assert name not in functions, f"{name} stands twice"
-            functions[name] = Function(**fields)
-            for word in (name, *spelled):
-                assert names.setdefault(word, name) == name, f"{word} stands for two functions"
-    return functions, names
-
-
-FUNCTIONS, _NAMES = _parse()
+FUNCTIONS: dict[str, Function] = {}
+_NAMES: dict[str, str] = {}
+for _function, _names in _TABLE.items():
+    for _words in _names.split():
+        _name = _words.partition("=")[0]
+        FUNCTIONS[_name] = _function
+        _NAMES.update(dict.fromkeys(_words.split("="), _name))
 
 
 def _spelling(name: str) -> str:
@@ -429,17 +391,13 @@ def by_name(op: str) -> Meaning | None:
     return moved(op) or (Each(word) if word else None)
 
 
-# A function without a row: nothing is known of it.
-UNKNOWN = Function()
-
-
 def canonical(word: str) -> str:
     """Returns the one name of a function that a library calls ``word``; ``word`` if unknown."""
     return _NAMES.get(word, word)
 
 
 def row_of(word: str) -> Function:
-    return FUNCTIONS.get(word, UNKNOWN)
+    return FUNCTIONS.get(word, Function())
 
 
 # Functions that round each half of a complex number once. A product adds two products, in an order
@@ -498,7 +456,6 @@ class Contracts(Meaning):
     equation: str
     reads: tuple[int, int] = (0, 1)
     bias: int | None = None
-    word: str = "product"
 
     @property
     def sums(self) -> bool:
@@ -560,9 +517,6 @@ class Windows(Meaning):
     of the weights in the order (*kernel, in channels, filters). ``counts_padding``: an average
     divides by the whole window at the edges too.
     ``flipped``: of a transposed convolution, the weights' last tap comes first, as in JAX.
-    ``turned``: axes that put the input into the output's order, () where it is in that; ``holes``:
-    elements of the input are so far apart, a spatial axis each, () for 1; ``batches``: JAX's
-    ``batch_group_count``.
     """
 
     spatial: tuple[int, ...]
@@ -576,11 +530,7 @@ class Windows(Meaning):
     reads: tuple[int, ...] = (0, 1)
     weights: tuple[int, ...] = ()
     counts_padding: bool = False
-    word: str = ""
     flipped: bool = False
-    turned: tuple[int, ...] = ()
-    holes: tuple[int, ...] = ()
-    batches: int = 1
 
     @property
     def sums(self) -> bool:

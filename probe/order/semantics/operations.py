@@ -20,12 +20,10 @@ from probe.order.semantics.contract import (
     Normalises,
     Reduces,
     Same,
-    StepBuilder,
     Turns,
     Unknown,
     Windows,
     canonical,
-    then,
 )
 
 
@@ -126,10 +124,14 @@ def same_padding(
     return tuple(pads)
 
 
-def _layout(rank: int, channels_last: bool) -> tuple[tuple[int, ...], int]:
-    """Returns the spatial axes of a batch of ``rank`` spatial axes, and the channels'."""
-    first = 1 if channels_last else 2
-    return tuple(range(first, first + rank)), rank + 1 if channels_last else 1
+def _windows(kind: str, frame: Frame, channels_last: bool, lead: int = 2, **more: Any) -> Windows:
+    rank = len(frame.kernel)
+    first, channels = (1, rank + 1) if channels_last else (lead, lead - 1)
+    return Windows(
+        *(tuple(range(first, first + rank)), channels, tuple(frame.kernel), tuple(frame.stride)),
+        *(tuple(frame.dilation), tuple(frame.padding), kind),
+        **more,
+    )
 
 
 def convolution(
@@ -141,16 +143,9 @@ def convolution(
 ) -> Windows:
     """Returns a convolution of a batch, with channels second or last; all but these as of
     ``Windows``. ``weights``: their axes in the order (*kernel, in channels, filters)."""
-    spatial, channels = _layout(len(frame.kernel), channels_last)
-    return Windows(
-        *(spatial, channels, tuple(frame.kernel), tuple(frame.stride)),
-        *(tuple(frame.dilation), tuple(frame.padding)),
-        kind="transposed" if frame.transposed else "convolution",
-        groups=groups,
-        reads=tuple(reads),
-        weights=tuple(weights),
-        word="transposed convolution" if frame.transposed else "convolution",
-    )
+    kind = "transposed" if frame.transposed else "convolution"
+    more = {"groups": groups, "reads": tuple(reads), "weights": tuple(weights)}
+    return _windows(kind, frame, channels_last, **more)
 
 
 def pool(
@@ -162,17 +157,7 @@ def pool(
 ) -> Windows:
     """Returns a pool, ``max`` or ``average``. ``lead``: axes before the spatial ones where channels
     aren't last: 1 without a batch. Others as of ``Windows``."""
-    spatial, channels = _layout(len(frame.kernel), channels_last)
-    if not channels_last:
-        spatial, channels = tuple(range(lead, lead + len(frame.kernel))), lead - 1
-    return Windows(
-        *(spatial, channels, tuple(frame.kernel), tuple(frame.stride)),
-        *(tuple(frame.dilation), tuple(frame.padding)),
-        kind=kind,
-        reads=(0,),
-        counts_padding=counts_padding,
-        word=f"{kind}_pool",
-    )
+    return _windows(kind, frame, channels_last, lead, reads=(0,), counts_padding=counts_padding)
 
 
 # sums of products
@@ -193,19 +178,11 @@ def matmul(
 
 def gemm(call: Call, product: Contracts, added: int, alpha: float, beta: float) -> Meaning:
     """Returns ``alpha product + beta c``, where c is the operand in the slot ``added``, if there is
-    one."""
-    by_alpha, by_beta = (function("multiply", beside=number) for number in (alpha, beta))
-    if not call.has(added) or beta == 0:
-        return product if alpha == 1 else then(call, product, by_alpha)
-    number, shape = call.at(added), call.gives[0]
-    if alpha == beta == 1:
-        return replace(product, bias=number)
-    build = StepBuilder(call.count)
-    first = build.add(product, range(call.count), shape)
-    scaled = build.add(by_alpha, (first,), shape)
-    other = build.add(by_beta, (number,), call.shape(added))
-    build.add(function("add"), (scaled, other), shape)
-    return build.done()
+    one: of a sum that is scaled nothing is known."""
+    plain = not call.has(added) or beta == 0
+    if alpha != 1 or not (plain or beta == 1):
+        return Unknown("it scales a product")
+    return product if plain else replace(product, bias=call.at(added))
 
 
 def dense(reads: tuple[int, int] = (0, 1), bias: int | None = None) -> Contracts:

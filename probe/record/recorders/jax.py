@@ -366,9 +366,7 @@ def _dot_general(c: Call) -> s.Meaning:
         text.update(zip(free, letters, strict=False))
         out += [text[axis] for axis in free]
     left_text, right_text = ("".join(text[axis] for axis in sorted(text)) for text in texts)
-    wider = c.dtype() != c.dtypes[0]
-    word = f"product in {c.dtypes[0]}" if wider else "product"
-    return s.Contracts(f"{left_text},{right_text}->{''.join(out)}", word=word)
+    return s.Contracts(f"{left_text},{right_text}->{''.join(out)}")
 
 
 @TABLE.row("conv_general_dilated")
@@ -377,26 +375,22 @@ def _lax_conv(c: Call) -> s.Meaning:
     apart, stride, dilation = (
         tuple(c[name]) for name in ("lhs_dilation", "window_strides", "rhs_dilation")
     )
+    transposed = set(apart) != {1}
+    if lhs != out or c["batch_group_count"] > 1 or (transposed and set(stride) != {1}):
+        return s.Unknown("a gradient's convolution, or one in another layout")
     kernel = tuple(c.shape(1)[axis] for axis in weights[2:])
     padding = tuple((int(low), int(high)) for low, high in c["padding"])
-    batches, plain = c["batch_group_count"], lhs == out and c["batch_group_count"] == 1
-    transposed = set(apart) != {1} and set(stride) <= {1}
-    if transposed and plain:  # taps in the opposite order
+    if transposed:  # taps in the opposite order
         ends = zip(kernel, dilation, padding, strict=True)
         padding = tuple(((size - 1) * step - low,) * 2 for size, step, (low, _) in ends)
         stride = apart
-    windows = s.Windows(
+    return s.Windows(
         *(out[2:], out[1], kernel, stride, dilation, padding),
-        kind="transposed" if transposed and plain else "convolution",
+        kind="transposed" if transposed else "convolution",
         groups=c["feature_group_count"],
         weights=(*weights[2:], weights[1], weights[0]),
-        word="transposed convolution" if transposed else "convolution",
         flipped=transposed,
     )
-    if plain and (transposed or set(apart) <= {1}):
-        return windows
-    turned = tuple(lhs[out.index(axis)] for axis in range(len(out)))
-    return replace(windows, turned=turned, holes=apart, batches=batches)
 
 
 def _slid(c: Call) -> list[int]:
@@ -419,7 +413,7 @@ def _lax_pool(kind: str) -> s.Row:
         )
         padding = tuple((int(low), int(high)) for low, high in padding)
         frame = tuple(slid), rest[-1], kernel, stride, dilation, padding
-        return s.Windows(*frame, kind=kind, reads=(0,), word=f"{kind}_pool")
+        return s.Windows(*frame, kind=kind, reads=(0,))
 
     return row
 

@@ -28,14 +28,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from probe.case.errors import InputError
-from probe.order.semantics import Meaning, Moves, Unknown
+from probe.order.semantics import Moves, Unknown
 from probe.record.contract import CONSTANT, INPUT, WEIGHT, Input, Operation, Said, Seen, Visit
 from probe.record.recorders import graphs
 from probe.record.recorders.graphs import Body, Interpreter, Key
@@ -57,6 +57,8 @@ from probe.record.recorders.tensorflow_values import (
     called_functions,
     held_in,
     is_function,
+    is_unread,
+    is_whole,
     name_scope,
     number_of,
     optimised_graph,
@@ -68,7 +70,6 @@ from probe.record.recorders.tensorflow_values import (
     tensor_of,
     tensors,
     traced_graph,
-    type_of,
     value_of,
     watched_calls,
 )
@@ -91,60 +92,41 @@ COMPILED, STATE, BITS = (
 )
 
 
-class WatchedFunction(NamedTuple):
-    """How a function is watched: as a ``graph``, or as one operation, of ``meaning``."""
-
-    graph: Body | None
-    meaning: Meaning
-    why: str = ""
-
-
 class KnownGraphs:
     """What stays from one run to the next.
 
-    ``functions``: how each is watched, by its name and inputs; ``traced``: graphs by their names.
+    ``functions``: by name and inputs the graph by which each is watched, or why it is one
+    operation; ``traced``: graphs by their names.
     """
 
     def __init__(self) -> None:
         self.names = Names()
-        self.functions: dict[Hashable, WatchedFunction] = {}
+        self.functions: dict[Hashable, Body | str] = {}
         self.traced: dict[str, Body] = {}
 
 
 class Watching(Interpreter):
     """One watched run: the keys of its values, and what is known of them.
 
-    ``wanted``: shapes of outputs, of which NumPy may hold the numbers.
+    ``numpy``: keys by what arrays of NumPy show of their values: shape, format and bits.
     """
 
-    def __init__(
-        self, visit: Visit, known: KnownGraphs, wanted: Iterable[tuple[int, ...]] = ()
-    ) -> None:
+    def __init__(self, visit: Visit, known: KnownGraphs) -> None:
         self.visit, self.known, self.names = visit, known, known.names
-        self.wanted = set(wanted)
         self.aliases: dict[int, Hashable] = {}
         self.variables: dict[int, Hashable] = {}
         self.lists: dict[int, list[Seen | None]] = {}
         self.shapes: set[int] = set()
         self.given: set[Hashable] = set()
         self.roles: dict[Hashable, tuple[str, str]] = {}
-        self.writes, self.graphs, self.busy = 0, 0, False
+        self.writes, self.graphs, self.busy = 0, False, False
         self.said: list[str] = []
         self.memory: dict[tuple[Any, ...], Any] | None = None
         self.numpy: dict[tuple[tuple[int, ...], str, str], Hashable] = {}
 
     def watching(self) -> AbstractContextManager[None]:
         """Watches what this thread runs eagerly."""
-        return watched_calls(self._callback, self._by_nodes)
-
-    def _by_nodes(self, name: str, inputs: list[Any]) -> list[Any] | None:
-        """Runs a function by its nodes, if they are known to give its bits."""
-        watched = None if self.busy else self.known.functions.get(_signature(name, inputs))
-        if watched is None or watched.graph is None:
-            return None
-        with self._busy():
-            self.graphs += 1
-            return self.walk(watched.graph, inputs)
+        return watched_calls(self._callback)
 
     @contextmanager
     def _busy(self) -> Iterator[None]:
@@ -164,7 +146,7 @@ class Watching(Interpreter):
             name = op.decode() if isinstance(op, bytes) else op
             results = list(outputs) if isinstance(outputs, list | tuple) else []
             if is_function(name):
-                self.graphs += 1
+                self.graphs = True
                 self._called(name, list(inputs), results)
                 return
             pairs = zip(attributes[::2], attributes[1::2], strict=True) if attributes else ()
@@ -198,7 +180,7 @@ class Watching(Interpreter):
         the tensor has the variable's own memory.
         """
         if number_of(tensor) not in self.aliases and number_of(tensor) not in self.given:
-            handle = self._held(tensor) if type_of(tensor).floating else None
+            handle = self._held(tensor) if tensor.dtype.is_floating else None
             key = number_of(tensor) if handle is None else self._variable(handle, "")
             self.aliases[number_of(tensor)] = key
         return self.aliases.get(number_of(tensor), number_of(tensor))
@@ -218,20 +200,19 @@ class Watching(Interpreter):
     def seen(self, tensor: Any, path: str = "") -> Seen:
         """Returns what the contract says of a value.
         A variable's handle stands for what it holds."""
-        if type_of(tensor).name == "resource":
+        if tensor.dtype.name == "resource":
             key = self._variable(tensor, path)
             dtype = held[1] if (held := held_in(tensor)) else None
             tensor = value_of(tensor, dtype)
         else:
             key = self.key(tensor)
         role, name = self.roles.get(key, (INPUT, ""))
-        return Seen(key, sizes_of(tensor), type_of(tensor).name, lambda: array(tensor), role, name)
+        return Seen(key, sizes_of(tensor), tensor.dtype.name, lambda: array(tensor), role, name)
 
     def _gives(self, gives: Sequence[Seen]) -> None:
         self.given.update(value.key for value in gives)
         for value in gives:
-            if value.shape in self.wanted:
-                self.numpy[value.shape, value.dtype, array_digest(value.array())] = value.key
+            self.numpy[value.shape, value.dtype, array_digest(value.array())] = value.key
 
     # operations
 
@@ -243,7 +224,7 @@ class Watching(Interpreter):
             return
         if op in HANDED_ON:
             for old, new in zip(inputs, outputs, strict=True):
-                if type_of(old).name != "variant":
+                if old.dtype.name != "variant":
                     self.aliases[number_of(new)] = self.key(old)
                 elif number_of(old) in self.lists:
                     self.lists[number_of(new)] = self.lists[number_of(old)]
@@ -254,15 +235,15 @@ class Watching(Interpreter):
         if op not in READS:
             self._written(op, inputs)
         read = self._read(op, inputs)
-        ends = [n for n, output in enumerate(outputs) if not type_of(output).unread]
+        ends = [n for n, output in enumerate(outputs) if not is_unread(output)]
         if "FusedBatchNorm" in op:
             words = dict(zip(attributes[::2], attributes[1::2], strict=True))
             # of a norm that isn't trained the first alone
             ends = ends if words.get("is_training", True) else [0]
-        fixed = op in SHAPES and (op != "Range" or all(type_of(tensor).whole for tensor in inputs))
+        fixed = op in SHAPES and (op != "Range" or all(is_whole(tensor) for tensor in inputs))
         if fixed or not read or self._of_shapes([inputs[n] for n in read], outputs):
             for tensor in outputs:
-                if op in SHAPES or type_of(tensor).whole:
+                if op in SHAPES or is_whole(tensor):
                     self.shapes.add(number_of(tensor))
                     self.roles[number_of(tensor)] = CONSTANT, op
         elif ends:
@@ -279,8 +260,7 @@ class Watching(Interpreter):
         return [
             n
             for n, tensor in enumerate(inputs)
-            if n not in arguments
-            and (not type_of(tensor).unread or (op == "ResourceGather" and n == 0))
+            if n not in arguments and (not is_unread(tensor) or (op == "ResourceGather" and n == 0))
         ]
 
     def _of_shapes(self, inputs: list[Any], outputs: list[Any]) -> bool:
@@ -291,9 +271,9 @@ class Watching(Interpreter):
                 return True
             return not sizes_of(tensor) and self.key(tensor) not in self.given
 
-        if not all(type_of(tensor).whole and is_shape(tensor) for tensor in inputs):
+        if not all(is_whole(tensor) and is_shape(tensor) for tensor in inputs):
             return False
-        return all(type_of(t).whole and prod(sizes_of(t)) <= SMALL_SHAPE for t in outputs)
+        return all(is_whole(t) and prod(sizes_of(t)) <= SMALL_SHAPE for t in outputs)
 
     def _written(self, op: str, inputs: list[Any]) -> None:
         """A variable that is written has another key from now on."""
@@ -341,27 +321,26 @@ class Watching(Interpreter):
         key = _signature(name, inputs)
         if key not in self.known.functions:
             self.known.functions[key] = self._opened(name, inputs, outputs)
-        watched = self.known.functions[key]
-        if watched.why:
-            self.said.append(watched.why)
-        if watched.graph is None:
-            self._as_one(name, inputs, outputs, watched.meaning, path)
+        graph = self.known.functions[key]
+        if isinstance(graph, str):
+            self.said.append(graph)
+            self._as_one(name, inputs, outputs, graph, path)
             return
-        for ours, theirs in zip(outputs, self.walk(watched.graph, inputs), strict=True):
+        for ours, theirs in zip(outputs, self.walk(graph, inputs), strict=True):
             self.aliases[number_of(ours)] = self.key(theirs)
 
-    def _opened(self, name: str, inputs: list[Any], outputs: list[Any]) -> WatchedFunction:
+    def _opened(self, name: str, inputs: list[Any], outputs: list[Any]) -> Body | str:
         """Finds out how a function can be watched: by running it, and its nodes, once."""
         nodes = [node for definition in called_functions(name) for node in definition.node_def]
         if any(schema(node.op).stateful and node.op not in HARMLESS for node in nodes):
-            return WatchedFunction(None, Unknown(STATE), STATE)
+            return STATE
         if by_xla(name):
-            return WatchedFunction(None, Unknown(COMPILED), COMPILED)
+            return COMPILED
         for make in (optimised_graph, lambda *_: traced_graph(name, self.known.traced)):
             graph = make(name, inputs)
             if graph is not None and self._same(graph, inputs, outputs):
-                return WatchedFunction(graph, Unknown())
-        return WatchedFunction(None, Unknown(BITS), BITS)
+                return graph
+        return BITS
 
     def _same(self, graph: Body, inputs: list[Any], outputs: list[Any]) -> bool:
         """Returns whether the nodes, run one by one, give the function's bits."""
@@ -384,7 +363,7 @@ class Watching(Interpreter):
         """As of ``Interpreter``; what variables hold is known by their memory as it is now."""
         arguments = list(arguments)
         for tensor in arguments:
-            if not type_of(tensor).unread:
+            if not is_unread(tensor):
                 self.key(tensor)
         return super().walk(body, arguments, inside)
 
@@ -404,11 +383,12 @@ class Watching(Interpreter):
         return results
 
     def _as_one(
-        self, name: str, inputs: list[Any], outputs: list[Any], meaning: Meaning, path: str
+        self, name: str, inputs: list[Any], outputs: list[Any], why: str, path: str
     ) -> None:
-        path, places = path or self._path(), self.places(inputs)
+        path = path or self._path()
+        places = [n for n, x in enumerate(inputs) if held_in(x) is not None or not is_unread(x)]
         reads = [self.seen(inputs[n], path) for n in places]
-        kinds = [type_of(tensor).name for tensor in outputs]
+        kinds = [tensor.dtype.name for tensor in outputs]
         ends = [n for n, kind in enumerate(kinds) if kind not in ("resource", "variant")]
         gives = [self.seen(outputs[n], path) for n in ends]
         if gives and reads:
@@ -423,23 +403,11 @@ class Watching(Interpreter):
                 results = run_op(name, fed, options, len(outputs))
                 return [np.array(array(results[n])) for n in ends]
 
-            self.visit(Operation(f"function {plain}", path, reads, gives, meaning, {}, again))
-
-    def places(self, inputs: list[Any]) -> list[int]:
-        """Returns the inputs that a function reads, weights last: the order of the others is the
-        program's."""
-
-        def is_read(tensor: Any) -> bool:
-            if tensor.dtype == tf.resource:
-                return held_in(tensor) is not None
-            return not type_of(tensor).unread
-
-        places = [n for n, tensor in enumerate(inputs) if is_read(tensor)]
-        return sorted(places, key=lambda n: self.seen(inputs[n]).role == WEIGHT)
+            self.visit(Operation(f"function {plain}", path, reads, gives, Unknown(why), {}, again))
 
 
 def _signature(name: str, inputs: Sequence[Any]) -> Hashable:
-    return name, tuple((type_of(tensor).name, sizes_of(tensor)) for tensor in inputs)
+    return name, tuple((tensor.dtype.name, sizes_of(tensor)) for tensor in inputs)
 
 
 # tensors
@@ -462,8 +430,7 @@ def _memory_of(tensor: Any) -> tuple[Any, ...]:
 class TensorFlowRecorder:
     """A function of no arguments that computes with TensorFlow, or with Keras on TensorFlow.
 
-    ``shapes``: of its outputs, from a run unwatched, by which layers were built and functions
-    traced.
+    ``built``: whether it ran unwatched, by which layers were built and functions traced.
     """
 
     def __init__(self, function: Callable[[], Any]) -> None:
@@ -471,22 +438,17 @@ class TensorFlowRecorder:
         self.target = target()
         self.note = ""
         self.known = KnownGraphs()
-        self.shapes: set[tuple[int, ...]] | None = None
+        self.built = False
         self.already: list[str] | None = None
 
     def plain(self) -> list[np.ndarray]:
-        outputs = [array(tensor) for tensor in tensors(self.function())]
-        self.shapes = {output.shape for output in outputs}
-        return outputs
-
-    def ran(self, outputs: Sequence[Any]) -> None:
-        """Takes the outputs of a run unwatched, which need not be run again then."""
-        self.shapes = {array(tensor).shape for tensor in tensors(outputs)}
+        self.built = True
+        return [array(tensor) for tensor in tensors(self.function())]
 
     def again(self, function: Callable[[], Any]) -> TensorFlowRecorder:
         """Returns a recorder of the same on other numbers of these shapes, with layers built."""
         other = TensorFlowRecorder(function)
-        other.known, other.shapes = self.known, self.shapes
+        other.known, other.built = self.known, True
         return other
 
     def record(self, visit: Visit) -> list[Seen]:
@@ -494,10 +456,9 @@ class TensorFlowRecorder:
 
         The first time it runs unwatched before, so that layers are built and functions traced.
         """
-        if self.shapes is None:
+        if not self.built:
             self.already = [array_digest(output) for output in self.plain()]
-        assert self.shapes is not None
-        watch = Watching(visit, self.known, self.shapes)
+        watch = Watching(visit, self.known)
         with watch.watching():
             result = self.function()
         outputs = watch.outputs(result)

@@ -11,7 +11,6 @@ import gc
 import inspect
 import re
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,25 +36,14 @@ EAGER = tf.__internal__.EagerTensor
 BFLOAT16 = np.dtype(tf.bfloat16.as_numpy_dtype)
 
 
-class TensorType(NamedTuple):
-    """A type of tensors: its name; ``whole``: integers and bools; ``unread``: no arrays."""
-
-    name: str
-    floating: bool
-    whole: bool
-    unread: bool
+def is_unread(tensor: Any) -> bool:
+    """Returns whether it is no array."""
+    return tensor.dtype.name in UNREAD
 
 
-@cache
-def _type_numbered(number: int) -> TensorType:
-    dtype = tf.as_dtype(number)
-    whole = dtype.is_integer or dtype.is_bool
-    return TensorType(dtype.name, dtype.is_floating, whole, dtype.name in UNREAD)
-
-
-def type_of(tensor: Any) -> TensorType:
-    """An eager tensor's type, in a fifth of the time that TensorFlow's own description takes."""
-    return _type_numbered(tensor._datatype_enum())
+def is_whole(tensor: Any) -> bool:
+    """Returns whether it holds integers or bools."""
+    return bool(tensor.dtype.is_integer or tensor.dtype.is_bool)
 
 
 def sizes_of(tensor: Any) -> tuple[int, ...]:
@@ -123,27 +111,13 @@ def value_of(handle: Any, dtype: Any) -> Any:
 
 
 @contextmanager
-def watched_calls(
-    behind: Callable[..., None], instead: Callable[[str, list[Any]], list[Any] | None]
-) -> Iterator[None]:
-    """Calls ``behind(op, inputs, attributes, outputs, ...)`` behind each operation, while entered.
-
-    ``instead(name, inputs)``: gives the results of a function that this thread calls; None: the
-    function is to run itself.
-    """
-    ctx, thread = context.context(), threading.get_ident()
-    plain = ctx.call_function
-
-    def call(name: bytes, inputs: list[Any], count: int) -> Any:
-        results = instead(name.decode(), inputs) if threading.get_ident() == thread else None
-        return plain(name, inputs, count) if results is None else results or None
-
+def watched_calls(behind: Callable[..., None]) -> Iterator[None]:
+    """Calls ``behind(op, inputs, attributes, outputs, ...)`` behind each operation, while
+    entered."""
     op_callbacks.add_op_callback(behind)
-    ctx.call_function = call
     try:
         yield
     finally:
-        ctx.call_function = plain
         op_callbacks.remove_op_callback(behind)
 
 
@@ -158,11 +132,6 @@ def is_function(name: str) -> bool:
 
 def definition_of(name: str) -> Any:
     return context.context().get_function_def(name)
-
-
-def graph_of(definition: Any) -> tuple[Any, dict[str, str]]:
-    """Returns the graph of a function, and the name of each value by that in the definition."""
-    return function_def_to_graph.function_def_to_graph_def(definition)  # type: ignore[no-any-return]
 
 
 def optimised_graphs(run: Callable[[], Any]) -> list[Any]:
@@ -339,7 +308,7 @@ class RanOperation:
 
         def operand(n: int, tensor: Any) -> Operand:
             at = self.read.index(n) if n in self.read else -1
-            dtype = type_of(tensor).name
+            dtype = tensor.dtype.name
             if dtype == "resource":
                 held = held_in(tensor)
                 shape, dtype = (tuple(held[0].as_list()), held[1].name) if held else ((), dtype)
@@ -348,7 +317,7 @@ class RanOperation:
 
         reads = [operand(n, tensor) for n, tensor in enumerate(self.inputs)]
         gives = [self.outputs[n] for n in self.given]
-        shapes, dtypes = [*map(sizes_of, gives)], [type_of(tensor).name for tensor in gives]
+        shapes, dtypes = [*map(sizes_of, gives)], [tensor.dtype.name for tensor in gives]
         return Call(self.op, {**self.own.defaults, **self.words()}, reads, shapes, dtypes)
 
     def again(self) -> Isolated | None:
@@ -356,7 +325,7 @@ class RanOperation:
         op, attributes, count = self.op, self.attributes, len(self.outputs)
         read, ends, kinds = self.read, self.given, [self.inputs[n].dtype for n in self.read]
         rest = [None if n in read else tensor for n, tensor in enumerate(self.inputs)]
-        unread = [tensor is not None and type_of(tensor).unread for tensor in rest]
+        unread = [tensor is not None and is_unread(tensor) for tensor in rest]
         if tf.resource in kinds or any(unread):
             return None
 
@@ -468,7 +437,8 @@ def traced_graph(name: str, known: dict[str, Body]) -> Body:
     that have been read."""
     if name not in known:
         definition = definition_of(name)
-        graph, flat = graph_of(definition)
+        # the graph, and the name of each value by that in the definition
+        graph, flat = function_def_to_graph.function_def_to_graph_def(definition)
         inputs = [arg.name for arg in definition.signature.input_arg]
         nodes = [node for node in graph.node if node.name not in inputs]
         outputs = definition.signature.output_arg
@@ -575,9 +545,6 @@ class Names:
     """The variables that there are in a process, and the names of them and of Keras' layers: looked
     for once, among all objects, when something is asked for the first time."""
 
-    def __init__(self) -> None:
-        self.paths: dict[tuple[str, bool], str] = {}
-
     def variable(self, handle: int) -> str:
         return self._found[0].get(handle, "")
 
@@ -586,15 +553,12 @@ class Names:
 
         In a ``graph`` a scope that is opened again has a number behind its name.
         """
-        if (scope, graph) not in self.paths:
-            layers = self._found[2]
-            parts = [part for part in scope.split("/") if part and not NO_LAYER.match(part)]
-            if graph:
-                both = [(part, re.sub(r"_\d+$", "", part)) for part in parts]
-                parts = [a if a in layers and b not in layers else b for a, b in both]
-            path = "/".join([part for part in parts if part in layers] or parts)
-            self.paths[scope, graph] = path
-        return self.paths[scope, graph]
+        layers = self._found[2]
+        parts = [part for part in scope.split("/") if part and not NO_LAYER.match(part)]
+        if graph:
+            both = [(part, re.sub(r"_\d+$", "", part)) for part in parts]
+            parts = [a if a in layers and b not in layers else b for a, b in both]
+        return "/".join([part for part in parts if part in layers] or parts)
 
     def held(self) -> Iterator[tuple[Any, Any]]:
         """Yields the handle of each floating-point variable, and what it holds now."""

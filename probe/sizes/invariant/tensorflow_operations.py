@@ -34,12 +34,12 @@ from probe.record.recorders.tensorflow_values import (
     RanOperation,
     array,
     by_xla,
+    is_unread,
     run_flow,
     run_op,
     structure,
     tensor_of,
     traced_graph,
-    type_of,
 )
 from probe.sizes.invariant import operations
 from probe.sizes.invariant.classes import Plan
@@ -569,12 +569,12 @@ def _nothing_in(read: Iterable[Any]) -> bool:
 def _arrays_read(node: FunctionNode, read: Sequence[Any]) -> list[int]:
     """Returns the numbers of the inputs that are arrays."""
     says = structure(node.op, len(read))
-    return [n for n, x in enumerate(read) if n not in says and not type_of(x).unread]
+    return [n for n, x in enumerate(read) if n not in says and not is_unread(x)]
 
 
 def _asked_node(node: FunctionNode, read: list[Any], gave: list[Any]) -> AskedCall | None:
     """Returns a node that has run as it can be asked about; None: it can't be run alone."""
-    gives = [n for n, y in enumerate(gave) if not type_of(y).unread]
+    gives = [n for n, y in enumerate(gave) if not is_unread(y)]
     reads = _arrays_read(node, read)
     ran = RanOperation(node.op, read, node.own, gave, reads, gives)
     again = ran.again()
@@ -585,8 +585,8 @@ def _asked_node(node: FunctionNode, read: list[Any], gave: list[Any]) -> AskedCa
         "Add" if node.op == "AddN" and len(reads) == 2 else node.op,
         again,
         [np.array(array(read[n])) for n in reads],
-        [type_of(read[n]).name for n in reads],
-        [type_of(gave[n]).name for n in gives],
+        [read[n].dtype.name for n in reads],
+        [gave[n].dtype.name for n in gives],
         frozenset(name for name, value in ran.words().items() if value not in plain),
         node.op in NOT_ROUNDED_ONCE or node.op in SUBNORMAL,
     )

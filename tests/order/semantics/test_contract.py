@@ -9,7 +9,7 @@ import pytest
 
 from probe.order.semantics import Moves, Passes, Reshapes, Same, Turns, Unknown, contract
 from probe.order.semantics import operations as o
-from probe.order.semantics.contract import Call, Operand, Step, StepBuilder, Steps
+from probe.order.semantics.contract import Call, Operand, Step, Steps
 
 SIZES = Operand(1, (2,), "int64", lambda: np.array([[4, 5]]))
 READS = [Operand(0, (2, 3), "f"), None, SIZES, Operand(-1, (), "g")]
@@ -54,16 +54,6 @@ def test_a_name_that_all_libraries_have_says_what_is_computed() -> None:
     assert not any(map(contract.by_name, rounds))
 
 
-def test_steps_have_numbers_behind_what_is_read() -> None:
-    build = StepBuilder(2)
-    total = build.add(o.function("subtract"), (0, 1), (2, 3))
-    last = build.add(o.function("tanh"), (total,), (2, 3))
-    assert (total, last, build.count) == (2, 3, 4)
-    assert not build.done().gives and build.done(last, total, 0).gives == (3, 2, 0)
-    parts = build.add(Moves(), (1,), (1, 3), (1, 3))
-    assert (parts, build.count) == (4, 6) and build.steps[-1].more == ((1, 3),)
-
-
 def test_what_moves_is_exact_and_what_sums_is_not() -> None:
     moves = Moves(), Same(), Reshapes(), Turns((1, 0)), Passes((0,))
     assert all(each.exact and not each.sums for each in moves)
@@ -85,7 +75,3 @@ def test_what_is_done_behind_comes_as_further_steps() -> None:
     behind = contract.then(call, less, tanh, (less, 1))
     assert [step.reads for step in behind.steps] == [(0, 1), (2,), (3, 1)]
     assert contract.then(call, behind, tanh).steps[3].reads == (4,)
-    build = StepBuilder(2)
-    build.add(Moves(), (0,), (1, 3), (1, 3))
-    more = contract.then(replace(call, gives=[(1, 3)]), build.done(), tanh)
-    assert isinstance(more, Steps) and more.steps[1].reads == (3,)

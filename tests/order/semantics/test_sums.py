@@ -45,7 +45,7 @@ def test_a_frame_says_where_windows_lie() -> None:
     last = o.convolution(frame, channels_last=True)
     assert (last.kernel, last.stride, last.dilation, last.padding) == frame[:4]
     assert (last.kind, last.spatial, last.channels) == ("transposed", (1, 2), 3)
-    first = replace(last, spatial=(2, 3), channels=1, kind="convolution", word="convolution")
+    first = replace(last, spatial=(2, 3), channels=1, kind="convolution")
     assert first == o.convolution(frame._replace(transposed=False))
     alone = o.pool("max", frame._replace(transposed=False), lead=1)
     assert isinstance(alone, Windows) and (alone.spatial, alone.channels) == ((1, 2), 0)

@@ -48,14 +48,6 @@ def events(recorder: Any) -> list[Event]:
     return every
 
 
-def said(run: Any) -> list[Any]:
-    """Returns all that a recording says, in plain words."""
-    return [
-        [(value.shape, value.dtype, value.digest, value.role, value.name) for value in run.values],
-        [(o.name, o.op, o.reads, o.gives, repr(o.attributes)) for o in run.operations],
-    ]
-
-
 def recorded_twice(recorder: Any) -> tuple[list[Any], list[np.ndarray]]:
     """Returns operations and outputs of a graph's second recording. Both must give the bits of an
     unwatched run, without a note."""

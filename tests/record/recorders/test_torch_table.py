@@ -71,12 +71,11 @@ def products(x: Given) -> list[Any]:
     a, t, q, p, v = (x[name] for name in "atqpv")
     found = [
         a @ row(6, 3), torch.bmm(t, q.mT), a @ row(6), torch.dot(row(6), row(6)),
-        torch.vdot(row(6), row(6)), torch.addmv(row(4), a, row(6), beta=0.5),
-        torch.baddbmm(row(5, 5), t, q.mT, alpha=0.5), torch.addbmm(row(5, 5), t, q.mT),
+        torch.vdot(row(6), row(6)), torch.addmv(row(4), a, row(6)),
+        torch.baddbmm(row(5, 5), t, q.mT), torch.addbmm(row(5, 5), t, q.mT),
         torch.addr(row(4, 6), row(4), row(6)), F.linear(t, row(3, 8), row(3)),
         torch._C._nn.linear(a, row(4, 6), row(4), out=torch.empty(4, 4, dtype=a.dtype)),
-        *(torch.addmm(row(3), a, row(6, 3), alpha=n, beta=k)
-          for n, k in ((1.0, 1.0), (2.0, 1.0), (2.0, 0.0), (0.5, 0.2))),
+        torch.addmm(row(3), a, row(6, 3)), torch.addmm(row(3), a, row(6, 3), beta=0.0),
         F.conv1d(t, row(3, 5, 3)), F.conv3d(v, row(3, 2, 2, 2, 2), padding=1),
         F.conv_transpose2d(p, row(6, 3, 3, 2), stride=2, padding=1, output_padding=1, groups=2),
         aten._convolution(p, row(4, 6, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1,
