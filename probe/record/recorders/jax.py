@@ -58,7 +58,6 @@ class JaxRecorder:
         self.named = dict(_closed_over(function))
         self.decisions: dict[int, Any] = {}
         self.programs: dict[str, None] = {}
-        self.equations: dict[int, tuple[Any, Any]] = {}
 
     @property
     def note(self) -> str:
@@ -213,7 +212,7 @@ class _Trace(Base):  # type: ignore[misc]
     def _program(self, primitive: Any, args: list[Any], params: Any, gives: list[Any]) -> None:
         """Reports what is inside a program if it can be looked into, then the program."""
         within, behind = programs.inner(primitive, params), programs.constants(params)
-        equation = None if within is None else self._only(within)
+        equation = None if within is None else only(programs.flat_of(within))
         reads = self._reads(primitive if equation is None else equation.own, [*args, *behind])
         if equation is not None and not behind:
             said = _said_of(
@@ -244,13 +243,6 @@ class _Trace(Base):  # type: ignore[misc]
             means = Unknown(AS_ONE)
         said = _said_of(primitive, params, [*map(core.typeof, args)], means)
         self._visit(name, self._path(), reads, gives, said)
-
-    def _only(self, within: Any) -> Any:
-        """Returns the one equation of a program that computes; found out once for each."""
-        known = self.recorder.equations
-        if id(within) not in known:  # itself, so that no other has its id
-            known[id(within)] = within, only(programs.flat_of(within))
-        return known[id(within)][1]
 
     def _inside(self, opened: programs.OpenedProgram, args: list[Any]) -> list[Any]:
         """Reports the equations of a compiled program from the values that it also returns."""

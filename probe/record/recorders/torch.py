@@ -59,12 +59,6 @@ class TorchRecorder:
         self.note = ""
         self.gradients = torch.is_grad_enabled()
 
-    def again(self, function: Callable[[], Any]) -> TorchRecorder:
-        """Returns a recorder of the same on other numbers, with gradients where these are on."""
-        other = TorchRecorder(function)
-        other.gradients = self.gradients
-        return other
-
     def plain(self) -> list[np.ndarray]:
         with torch.set_grad_enabled(self.gradients):
             return [np.array(array(output)) for output in tensors(self.function(), beside=True)]
@@ -269,12 +263,14 @@ AGAIN = "save the model again, with torch.export.save, torch.jit.save or torch.s
 
 class OpenedTorch:
     """A model of a file. ``inputs``: by name; TorchScript and a pickled module say nothing of
-    shapes and formats: then ``shape`` is empty and ``dtype`` is ``""``.
+    shapes and formats: then ``shape`` is empty and ``dtype`` is ``""``. ``positional``: the names
+    are not those of its arguments.
     """
 
     def __init__(self, path: Path, model: Callable[..., Any], inputs: tuple[Input, ...]) -> None:
         self.path, self.model, self.inputs = path, model, inputs
         self.needed = {entry.name for entry in inputs}
+        self.positional = False
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Any:
         """Returns a recorder of the model with these inputs. InputError where they don't fit."""
@@ -285,10 +281,12 @@ class OpenedTorch:
                 raise InputError("inputs", name, f"{self.path.name} has no such input", todo)
         for name in self.needed - arrays.keys():
             raise InputError("inputs", name, "the model needs it", "give an array of that name")
-        arguments = {name: self._argument(known[name], array) for name, array in arrays.items()}
+        given = [name for name in known if name in arrays]
+        arguments = {name: self._argument(known[name], arrays[name]) for name in given}
 
         def call(model: Callable[..., Any]) -> Any:
-            return model(*arguments.values()) if len(arguments) == 1 else model(**arguments)
+            alone = self.positional or len(arguments) == 1
+            return model(*arguments.values()) if alone else model(**arguments)
 
         # whether a second run gives something else; TorchScript watches two before it compiles
         kept, runs = copy.deepcopy(self.model), list[list[bytes]]()
@@ -354,20 +352,9 @@ def _exported(path: Path) -> OpenedTorch:
         elif name is not None:
             why = f"its input {name} is not an array"
             raise InputError("network", path, why, "export it with arrays as inputs alone")
-    model = program.module()
-    names = [entry.name for entry in inputs]
-    return OpenedTorch(path, _Positional(model, names), tuple(inputs))
-
-
-class _Positional:
-    """A program that takes its inputs by the names that its graph has, whatever its own are.
-    A class, since ``copy.deepcopy`` of a function is that function, with the state that it has."""
-
-    def __init__(self, model: Callable[..., Any], names: list[str]) -> None:
-        self.model, self.names = model, names
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return self.model(*args, *(named[name] for name in self.names if name in named))
+    loaded = OpenedTorch(path, program.module(), tuple(inputs))
+    loaded.positional = True
+    return loaded
 
 
 def _torchscript(path: Path) -> OpenedTorch:

@@ -138,11 +138,7 @@ overload = attrgetter("_overloadname")
 
 # bits
 
-PLAIN = (torch.Tensor, torch.nn.Parameter)
 NUMBERS = "return tensors of a device that computes, such as the CPU"
-# Types of numbers that NumPy has as they lie in memory.
-DIRECT = {torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.bool}
-
 # Types of numbers that NumPy has not: their bits are compared, as bytes.
 BYTES = {
     kind
@@ -158,10 +154,6 @@ def is_strided(tensor: torch.Tensor) -> bool:
 
 def array(tensor: torch.Tensor) -> np.ndarray:
     """Returns a tensor's bits as a container array, a view of them where there can be one."""
-    as_it_lies = type(tensor) in PLAIN and tensor.is_cpu and tensor.dtype in DIRECT
-    if as_it_lies and is_strided(tensor) and not tensor.is_neg():
-        # zeros without memory, where a gradient is known to be none
-        return tensor.detach().numpy(force=tensor._is_zerotensor())
     plain = tensor.detach()
     if plain.is_nested:
         plain = torch.nested.to_padded_tensor(plain, 0.0)
@@ -169,13 +161,12 @@ def array(tensor: torch.Tensor) -> np.ndarray:
         plain = plain.to_dense()
     if plain.is_meta:
         raise InputError("function", "a meta tensor", "it has a shape and no numbers", NUMBERS)
-    plain = plain.cpu().resolve_conj().resolve_neg()
     if plain.is_quantized:
         plain = plain.int_repr()
     if plain.dtype == torch.bfloat16 or plain.dtype in BYTES:
         bits = torch.uint16 if plain.dtype == torch.bfloat16 else torch.uint8
-        return plain.contiguous().reshape(-1).view(bits).numpy().reshape(plain.shape)
-    return plain.numpy()
+        return plain.cpu().contiguous().reshape(-1).view(bits).numpy().reshape(plain.shape)
+    return plain.numpy(force=True)  # resolves conjugates, signs, and zeros without memory
 
 
 def tensors(returned: Any, beside: bool = False) -> list[torch.Tensor]:
@@ -278,13 +269,7 @@ def lay_like(bits: np.ndarray, slot: Slot) -> torch.Tensor:
         # what was broadcast stays so if it still is the same
         strides, wide, once = _no_gaps(tuple(values.shape), strides), list(values.shape), values
     view = _zeros_at(slot, extent(wide, strides)).as_strided(wide, strides)
-    if slot.device.type == "cpu" and slot.dtype in DIRECT:
-        # By NumPy: calls are made by the thousand, and PyTorch's threads would wait for each other
-        # on a processor that has other work.
-        np.copyto(view.numpy(), once.numpy())
-    else:
-        view.copy_(once)
-    return view.expand(values.shape)
+    return view.copy_(once).expand(values.shape)
 
 
 def copied_at(tensor: torch.Tensor, address: int) -> torch.Tensor:
