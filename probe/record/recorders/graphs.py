@@ -20,7 +20,6 @@ from functools import cached_property, partial
 from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -204,16 +203,7 @@ Runner = Callable[[Sequence[Any]], Sequence[Any]]
 READY, STARTED = 1 << 29, 1 << 18
 
 
-class LiveValue:
-    """A value that something still holds: its key, and the library's value; None of a constant."""
-
-    __slots__ = ("__weakref__", "key", "value")
-
-    def __init__(self, key: Key, value: Any = None) -> None:
-        self.key, self.value = key, value
-
-
-class Graph(Interpreter):
+class Graph(ABC):
     """A graph with its inputs, and its values while it runs.
 
     ``body``: its nodes, and what the file holds; ``inputs``: the library's values of the inputs, by
@@ -230,9 +220,7 @@ class Graph(Interpreter):
     def _begin(self, body: Body, inputs: Mapping[Any, Any]) -> None:
         self.body, self.inputs = body, inputs
         self.constants: dict[Any, Any] = dict(body.constants)
-        # a value lives as long as whatever is still to read it
-        self.values: WeakValueDictionary[Key, LiveValue] = WeakValueDictionary()
-        self.kept: list[LiveValue] = []
+        self.values: dict[Key, Any] = {}
         self.known: dict[Any, Known] = {key: self.described(value) for key, value in inputs.items()}
         self.ready: OrderedDict[Any, tuple[int, Runner]] = OrderedDict()
 
@@ -266,31 +254,29 @@ class Graph(Interpreter):
         """Returns where a value begins, as of ``Seen``."""
         return None
 
-    def met(self, node: Any) -> None:
-        """Is called behind a node's first run, before anything is asked of what it gave."""
-
     # a run
 
     def run(self, visit: Visit) -> list[Seen]:
         """Runs all nodes, and returns the outputs."""
-        self.visit = visit
-        self.kept = self.walk(self.body, [self.live(*both) for both in self.inputs.items()])
-        return [self.seen(value.key) for value in self.kept]
+        self.visit, self.values = visit, dict(self.inputs)
+        self.run_body(self.body)
+        return [self.seen(key) for key in self.body.outputs]
 
-    def constants_of(self, body: Body, inside: Any) -> dict[Key, Any]:
-        return {key: LiveValue(key) for key in body.constants}
+    def run_body(self, body: Body, depth: int = 0) -> None:
+        """Runs its nodes; a value is kept as long as a node is still to read it. ``depth``: in how
+        many nodes the body stands."""
+        for node, last in zip(body.nodes, body.last, strict=True):
+            self.run_node(node, depth)
+            for key in last:
+                if key not in body.inputs:
+                    self.values.pop(key, None)
 
-    def run_node(self, node: Any, read: list[Any], inside: Any) -> list[LiveValue]:
-        return self.step(node)
-
-    def step(self, node: Any) -> list[LiveValue]:
-        """Runs one node."""
+    def run_node(self, node: Any, depth: int) -> None:
         fed = {key: self.known[key] for key in node.uses if key not in self.constants}
         run = foreign(self.runner, node, fed, {})
-        results = foreign(run, [self.values[key].value for key in fed])
-        gives = [self.live(*both) for both in zip(node.gives, results, strict=True)]
+        results = foreign(run, [self.values[key] for key in fed])
+        self.values.update(zip(node.gives, results, strict=True))
         self.visit(self.event(node))
-        return gives
 
     def runner(self, node: Any, fed: Fed, held: Held) -> Runner:
         """Returns a node as it was started before: that takes longer than to run it."""
@@ -304,11 +290,6 @@ class Graph(Interpreter):
         self.ready.move_to_end(named)
         return self.ready[named][1]
 
-    def live(self, key: Key, value: Any) -> LiveValue:
-        """Returns a value of the library's, which is known as long as this is held."""
-        self.values[key] = live = LiveValue(key, value)
-        return live
-
     # what is said of a node
 
     def described_at(self, key: Any) -> Known:
@@ -319,8 +300,8 @@ class Graph(Interpreter):
 
     def array(self, key: Any) -> np.ndarray:
         """Returns a value's bits as a container array."""
-        live = self.values.get(key)
-        return self.container(key, self.constants[key] if live is None else live.value)
+        held = key not in self.values
+        return self.container(key, self.constants[key] if held else self.values[key])
 
     def seen(self, key: Any) -> Seen:
         """Returns a value as it is met."""
@@ -337,8 +318,7 @@ class Graph(Interpreter):
     def event(self, node: Any) -> Operation:
         """Returns a node that has just run as an operation."""
         for key in node.gives:
-            self.known[key] = self.described(self.values[key].value)
-        self.met(node)
+            self.known[key] = self.described(self.values[key])
         reads = [] if node.op in self.BY_SHAPE else node.reads
         places = positions(node.slots, reads)
         operands = [

@@ -125,7 +125,7 @@ class Optimised(graphs.Graph):
         return _ort(np.ascontiguousarray(array).reshape(array.shape), self.described_at(key)[1])
 
     def address(self, key: Any) -> int | None:
-        value = self.values[key].value
+        value = self.values[key]
         plain = key not in self.blocks and value.is_tensor()
         return value.data_ptr() % layout.BOUNDARY if plain else None
 
@@ -150,19 +150,18 @@ class Optimised(graphs.Graph):
             outputs, dict(zip(inputs, (*values, *own), strict=True))
         )
 
-    def run_node(self, node: OnnxNode, read: list[Any], inside: int | None) -> list[Any]:
-        """``inside``: in how many branches it stands."""
+    def run_node(self, node: OnnxNode, depth: int) -> None:
         if node.op != "If" or node.domain:
-            return self.step(node)
+            super().run_node(node, depth)
+            return
         # the branch that is taken stands in its place
         taken = "then_branch" if self.array(node.slots[0]).any() else "else_branch"
-        body, depth = self._branch(node, taken), 1 + (inside or 0)
-        for inner in body.nodes if depth > 1 else ():
+        body = self._branch(node, taken)
+        for inner in body.nodes if depth else ():
             # of a branch in a branch ONNX Runtime 1.31 packs no constant of the model for its
             # kernels, and runs others
             inner.fed = self.body.constants.keys() & {*inner.uses}
-        values = dict(zip((*node.slots, *node.captured), read, strict=True))
-        return self.walk(body, [values[key] for key in body.inputs], depth)
+        self.run_body(body, depth + 1)
 
     def _branch(self, node: OnnxNode, taken: str) -> Body:
         """Returns a branch, read once."""
@@ -200,6 +199,7 @@ class Optimised(graphs.Graph):
 
     def event(self, node: OnnxNode) -> Operation:
         """With lines, and run alone on operands where they lay: ONNX Runtime reads them there."""
+        self.met(node)
         event = super().event(node)
         addresses = [value.address for value in event.reads]
 
