@@ -1,9 +1,8 @@
 """Reveals, replays and names the order and rounding with which TensorFlow adds every output.
 
-The report's five products on every target; shapes whose order depends on the length, with the
-kernels that the library itself names; products that are fused and products that are not; sums of
-16-bit numbers; and the causes of every difference of a grid in four formats. (A far larger grid
-of float32 is that of `length_sweep`.)
+The report's five products on every target; shapes whose order depends on the length; products that
+are fused and products that are not; sums of 16-bit numbers; and the causes of every difference of a
+grid in four formats. (A far larger grid of float32 is that of `length_sweep`.)
 
 Writes results/accumulation_orders/<machine>/*.parquet; notebooks/accumulation_orders.ipynb draws
 them. Change what you like below and run it again: what is stored already is not measured twice.
@@ -20,7 +19,6 @@ from lib import frame
 from lib.frame import REPORT
 from probe import Case, Store, Target
 from probe.case.errors import TargetError
-from probe.explain import kernels
 from probe.explain.comparison import run_case
 from probe.sizes.by_order import sweep_by_order
 from probe.sweep.campaign import Campaign, CampaignPart, Row, case_row
@@ -33,15 +31,13 @@ NAME = "accumulation_orders"
 class Study(NamedTuple):
     """A case whose every output is revealed at some lengths on some targets.
 
-    ``whole``: all outputs are stored too. ``asked``: the library is asked for its kernels, at the
-    first length at which it adds in a new way.
+    ``whole``: all outputs are stored too.
     """
 
     case: Case
     lengths: Sequence[int]
     targets: Sequence[str]
     whole: bool = False
-    asked: bool = False
 
 
 ORDINARY = """
@@ -63,12 +59,11 @@ STUDIES = [
         Case("conv1d", 5, 64, 1),
         UPTO_64,
         [*ORDINARY[1:3], "tensorflow,onednn=0,threads=2", "tensorflow,xla=1"],
-        asked=True,
     ),
-    Study(Case("conv1d", 5, 1, 8), UPTO_64, ["tensorflow,isa=avx2"], asked=True),
-    Study(Case("conv1d", 3, 16, 64), UPTO_64, ["tensorflow,isa=avx2"], asked=True),
-    Study(Case("conv1d", 5, 3, 6), UPTO_64, ["tensorflow,onednn=0,contraction=0"], asked=True),
-    Study(Case("conv1d", 9, 3, 1), range(9, 25), ["tensorflow,onednn=0"], asked=True),
+    Study(Case("conv1d", 5, 1, 8), UPTO_64, ["tensorflow,isa=avx2"]),
+    Study(Case("conv1d", 3, 16, 64), UPTO_64, ["tensorflow,isa=avx2"]),
+    Study(Case("conv1d", 5, 3, 6), UPTO_64, ["tensorflow,onednn=0,contraction=0"]),
+    Study(Case("conv1d", 9, 3, 1), range(9, 25), ["tensorflow,onednn=0"]),
     *(
         Study(case.with_(dtype=dtype, bias="normal"), FEW, ORDINARY)
         for dtype in DTYPES
@@ -109,7 +104,7 @@ def main(store: Path, quick: bool) -> bool:
         return True
     if frame.explained(store, NAME):
         return True
-    studies = [STUDIES[0]._replace(targets=QUICK, asked=False)] if quick else STUDIES
+    studies = [STUDIES[0]._replace(targets=QUICK)] if quick else STUDIES
     asked = [
         (Target.parse(text), [study for study in studies if text in study.targets])
         for text in dict.fromkeys(text for study in studies for text in study.targets)
@@ -140,19 +135,6 @@ class Studying(Campaign[Study]):
                 self.keep_columns("outputs", output_columns(place, at, y, case.dtype))
             if refused := [one.refusal for one in found.every if one.refusal]:
                 raise TargetError(text, "error", f"{refused[0]}: no order to draw")
-        if question.asked:
-            self.ask_for_kernels(part.target, question, place)
-
-    def ask_for_kernels(self, target: Target, study: Study, place: Row) -> None:
-        """What the library says it ran, at the first length of every new set of summations."""
-        sets: dict[int, set[tuple[str, str]]] = {}
-        for row in self.stored("reveals", place):
-            sets.setdefault(row["at"], set()).add((row["order_id"], row["rounding_id"]))
-        first = {frozenset(sets[at]): at for at in sorted(sets, reverse=True)}
-        answered = {row["at"] for row in self.stored("kernels", place) if row["kernel"]}
-        for at in sorted(set(first.values()) - answered):
-            found = kernels.observe(target, study.case, at)
-            self.keep("kernels", kernels.kernel_rows(place | {"at": at}, found))
 
     def stored(self, table: str, place: Row) -> list[Row]:
         """Returns the stored rows of a table at a place."""

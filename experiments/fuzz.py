@@ -25,6 +25,7 @@ from pathlib import Path
 from lib import frame, planted
 from lib.fuzzing import OPERATIONS, Drawing, tried
 from lib.promises import drawn, promised
+from lib.referee import LAYOUTS
 from probe import Store
 from probe.sweep.campaign import Tally
 
@@ -33,9 +34,6 @@ NAME = "fuzz"
 SEED = 0
 TRIALS = 330
 """Of each target."""
-
-FEW = {"openvino": 12, "openvino,precision=f32": 12}
-"""Of targets that compile a model for each mask, which takes seconds to minutes a trial."""
 
 HERE = {"normal": 3, "cancel": 3, "tiny": 2, "infinite": 1, "nan": 1}
 """Kinds of operands, and how often each is drawn."""
@@ -46,9 +44,6 @@ NARROW = {"float32": 4, "float16": 1}
 SINGLE = {"float32": 1}
 PRODUCTS = {"matmul": 3, "dense": 2, "sum": 1}
 WINDOWS = {name: often for name, often in OPERATIONS.items() if name not in PRODUCTS}
-
-LAYOUTS = ("transposed", "channels_last", "strided", "offset:4", "offset:16")
-"""Drawn where a library keeps them."""
 
 # Limited to older instructions, TensorFlow refuses 16-bit formats, or its process dies (SIGSEGV).
 TARGETS = {
@@ -63,8 +58,6 @@ TARGETS = {
     "jax": Drawing(ALL, HERE, OPERATIONS, others=["torch"]),
     "onnxruntime": Drawing(NARROW, HERE, OPERATIONS, others=["torch"]),
     "onnxruntime,weights=argument": Drawing(NARROW, HERE, OPERATIONS),
-    "openvino": Drawing(NARROW, HERE, OPERATIONS),
-    "openvino,precision=f32": Drawing(SINGLE, HERE, OPERATIONS, others=["onnxruntime"]),
     "litert": Drawing(SINGLE, HERE, WINDOWS, others=["tensorflow"]),
     "litert,xnnpack=0": Drawing(SINGLE, HERE, WINDOWS),
     "opencv": Drawing(SINGLE, HERE, WINDOWS, others=["onnxruntime"]),
@@ -106,7 +99,7 @@ def main(store: Path, quick: bool) -> bool:
     """Tries, stores and prints; whether Ctrl-C ended it."""
     drawings = QUICK if quick else TARGETS
     count = 12 if quick else TRIALS
-    trials = {text: one.trials(text, FEW.get(text, count), SEED) for text, one in drawings.items()}
+    trials = {text: one.trials(text, count, SEED) for text, one in drawings.items()}
     doubles = QUICK_PLANTED if quick else PLANTED
     promises = QUICK_PROMISES if quick else PROMISES
     asked = {text: drawn(TARGETS[text], text, n, SEED) for text, n in promises.items()}

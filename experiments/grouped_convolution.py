@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from lib import frame
-from lib.conventions import measure
-from probe import Case, Store, Target
+from lib.conventions import answered
+from probe import Case
 
 ONES: dict[str, Any] = {"operands": "count", "in_channels": 2, "filters": 2}
 FULL = Case("conv1d", 3, length=3, padding="2:0", groups=1, **ONES)
@@ -35,10 +35,7 @@ QUICK = ["reference"]
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
-    with Store.here(store) as kept, frame.bar("grouped convolution") as progress:
-        asked = [(Target.parse(text), case) for text, case in questions(quick)]
-        found = measure(asked, kept, "grouped_convolution", progress)
-    return frame.told(found, "cases read")
+    return answered(store, "grouped_convolution", questions(quick))
 
 
 def questions(quick: bool) -> Iterator[tuple[str, Case]]:

@@ -1,12 +1,12 @@
 """Does `bits.lock` cry wolf, does it name what changed bits?
 
-Twenty results of seven libraries are computed under three limits of instructions and with one and
+Eleven results of seven libraries are computed under three limits of instructions and with one and
 two processors, three times each, in processes of their own. Each of these is a lock against which
 all others are checked: a check that fails although no release and no code changed is a false alarm.
 
-Then releases that moved bits (ONNX Runtime, JAX, OpenBLAS below NumPy, TensorFlow), and a planted
-change of a user's code: `probe check lock` runs in one
-environment, `probe check` in the other, and has to name the cause and the operation. Releases are
+Then releases that moved bits (ONNX Runtime, JAX, OpenBLAS below NumPy), and a planted change of a
+user's code: `probe check lock` runs in one environment, `probe check` in the other, and has to name
+the cause and the operation. Releases are
 installed into probe's cache. An hour on two processors, most of it imports.
 
 Writes results/lock/<machine>/*.parquet; notebooks/lock.ipynb draws them. What is stored already is
@@ -37,10 +37,7 @@ from probe import Store
 from probe.case.errors import TargetError
 from probe.sweep.plan import current_shard
 from probe.sweep.printing import Output
-from probe.targets import installation
 from probe.targets.progress import silent
-from probe.targets.runtimes import environments
-from probe.targets.target import Target
 from probe.ui.lock.checks import LockFile, judged_check
 from probe.ui.lock.conditions import CORES_OF, LEVELS, limiting_variables
 from probe.ui.lock.runs import exit_status
@@ -85,18 +82,6 @@ def jax_sum():
     return jax.numpy.sum(jax.numpy.asarray(X), axis=-1)
 
 
-def jax_softmax():
-    import jax
-
-    return jax.nn.softmax(jax.numpy.asarray(X))
-
-
-def tensorflow_mean():
-    import tensorflow as tf
-
-    return tf.reduce_mean(tf.cast(X, tf.bfloat16), -1)
-
-
 def torch_layers():
     import torch
 
@@ -133,9 +118,8 @@ GELU = "gelu(torch.softmax(x, -1))", "gelu(torch.softmax(x, -1), approximate='ta
 @dataclass(frozen=True)
 class Change:
     """Something that moves bits: ``words`` of ``probe check lock``; releases by module on both
-    sides; ``preload``: OpenBLAS' wheel in front of NumPy's; ``apart``: in environments of their
-    own, as releases that need another NumPy and no JAX beside; ``edit``: text of the functions, and
-    its replacement."""
+    sides; ``preload``: OpenBLAS' wheel in front of NumPy's; ``edit``: text of the functions,
+    and its replacement."""
 
     what: str
     target: str
@@ -143,7 +127,6 @@ class Change:
     old: Mapping[str, str]
     new: Mapping[str, str]
     preload: bool = False
-    apart: bool = False
     edit: tuple[str, str] = ("", "")
 
     @property
@@ -153,10 +136,10 @@ class Change:
         return f"{self.what}: {moved[0] if moved else 'a line of the code'}"
 
 
-MOVED = ("onnxruntime", "jax", "scipy_openblas64", "tensorflow")
+MOVED = ("onnxruntime", "jax", "scipy_openblas64")
 
 JAX = [{"jax": one, "jaxlib": one} for one in ("0.10.1", "0.10.2")]
-OPENBLAS = [{"scipy_openblas64": f"0.3.{one}"} for one in ("31.188.0", "33.201.0", "34.481.3")]
+OPENBLAS = [{"scipy_openblas64": f"0.3.{one}"} for one in ("31.188.0", "33.201.0")]
 PRODUCT = "functions:product --inputs xw.npz"
 CHANGES = (
     Change(
@@ -164,14 +147,7 @@ CHANGES = (
         *({"onnxruntime": "1.20.0"}, {"onnxruntime": "1.21.1"}),
     ),
     Change("sum", "jax", "functions:jax_sum", JAX[0], JAX[1]),
-    Change("softmax", "jax", "functions:jax_softmax", JAX[0], JAX[1]),
     Change("product", "numpy", PRODUCT, OPENBLAS[0], OPENBLAS[1], preload=True),
-    Change("product", "numpy", PRODUCT, OPENBLAS[1], OPENBLAS[2], preload=True),
-    Change(
-        *("mean in bfloat16", "tensorflow", "functions:tensorflow_mean"),
-        *({"tensorflow": "2.15.0"}, {"tensorflow": "2.16.1"}),
-        apart=True,
-    ),
     Change("GELU", "torch", "functions:torch_layers", {}, {}, edit=GELU),
 )
 
@@ -303,14 +279,7 @@ def in_environment(
     change: Change, releases: Mapping[str, str], words: list[str], folder: Path
 ) -> subprocess.CompletedProcess[str]:
     """Runs ``probe`` in an environment with these releases before everything else."""
-    python, before = Path(sys.executable), [ROOT]
-    if change.apart:
-        ((name, version),) = releases.items()
-        where = Target.parse(f"{name}=={version}")
-        installation.install_target(where)
-        kept = environments.find_environment(where.name, version)
-        assert kept is not None
-        python, releases = kept.python, NEEDED
+    before = [ROOT]
     if releases:
         found = overlay(releases, True, silent)
         if not isinstance(found, Path):
@@ -321,18 +290,13 @@ def in_environment(
         library = before[0] / "scipy_openblas64" / "lib" / "libscipy_openblas64_.so"
         variables["LD_PRELOAD"] = str(library)
     return subprocess.run(
-        [str(python), "-m", "probe", *words],
+        [sys.executable, "-m", "probe", *words],
         cwd=folder,
         env=variables,
         capture_output=True,
         text=True,
         check=False,
     )
-
-
-NEEDED = {"click": "8.1.8", "jinja2": "3.1.6", "markupsafe": "3.0.2", "rich": "13.9.4"}
-NEEDED |= {"xxhash": "3.5.0", "pygments": "2.19.1"}
-"""Of probe's own requirements, what an environment of a release alone lacks."""
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from itertools import product
 from pathlib import Path
 
 from lib import frame
-from lib.conventions import measure
-from probe import Case, Store, Target
+from lib.conventions import answered
+from probe import Case
 from probe.order.window import equivalent
 
 CONV = Case("conv2d", 3, 3, 4, length=6, height=6, padding=1, operands="image")
@@ -33,10 +33,7 @@ STRIDES, GROWTH = (1, 2), (0, 1)
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
-    with Store.here(store) as kept, frame.bar("onnx conversion") as progress:
-        asked = [(Target.parse(text), case) for text, case in questions(quick)]
-        found = measure(asked, kept, "onnx_conversion", progress)
-    return frame.told(found, "cases read")
+    return answered(store, "onnx_conversion", questions(quick))
 
 
 def questions(quick: bool) -> Iterator[tuple[str, Case]]:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from lib import frame
-from lib.conventions import measure
-from probe import Case, Store, Target
+from lib.conventions import answered
+from probe import Case
 from probe.case.errors import InputError
 from probe.order.window import equivalent
 
@@ -49,10 +49,7 @@ QUICK = [("reference", "same"), ("reference", "same_lower"), ("reference", "caff
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
-    with Store.here(store) as kept, frame.bar("padding conventions") as progress:
-        asked = [(Target.parse(text), case) for text, case in questions(quick)]
-        found = measure(asked, kept, "padding_conventions", progress)
-    return frame.told(found, "cases read")
+    return answered(store, "padding_conventions", questions(quick))
 
 
 def questions(quick: bool) -> Iterator[tuple[str, Case]]:

@@ -82,13 +82,6 @@ REPORTS = [
         home="torch",
     ),
     Report(
-        "pytorch/pytorch#91612",
-        "Conv1d 256 -> 1024, kernel 3, length 25: the first of 1 and of 20",
-        None,
-        (Pair("batch 1 against 20", conv("conv1d", 3, 256, 1024, length=25), "batch", 1, 20),),
-        home="torch",
-    ),
-    Report(
         "pytorch/pytorch#116373",
         "a pointwise Conv1d 96 -> 96 of the first 100 of 201 positions, on a GPU",
         "TF32 on that GPU: switched off, the two agree",
@@ -124,13 +117,6 @@ REPORTS = [
         home="torch",
     ),
     Report(
-        "pytorch/pytorch#124025",
-        "a linear layer gives a sample other numbers in a batch (here 512 -> 512)",
-        "expected: the notes on numerical accuracy promise no equal bits for slices of a batch",
-        (Pair("rows 1 against 32", product(512, 512), "length", 1, 32),),
-        home="torch",
-    ),
-    Report(
         "tensorflow/tensorflow#61422",
         "a Conv2D copied with a subset of its filters (here 3x3, 4 channels)",
         "closed as stale",
@@ -154,20 +140,6 @@ REPORTS = [
                 conv("conv2d", 3, 16, 32, height=28, length=28, padding="same"),
                 *("batch", 1, 20),
             ),
-        ),
-        home="tensorflow",
-    ),
-    Report(
-        "tensorflow/tensorflow#46770",
-        "a dense layer over 93 x 3286 numbers: batch 1 and 2, with 65 units and with one",
-        "closed without an answer from the reporter",
-        tuple(
-            Pair(
-                f"{units} unit{'s' * (units > 1)}: batch 1 against 2",
-                product(3286, units, length=93),
-                *("batch", 1, 2),
-            )
-            for units in (65, 1)
         ),
         home="tensorflow",
     ),
@@ -202,19 +174,6 @@ REPORTS = [
             ),
         ),
         home="keras",
-    ),
-    Report(
-        "pytorch/pytorch#9326",
-        "Conv2d 31x11 over 180x110, and over the first 100 columns",
-        "a reader: differences of 1e-7, as algorithm and precision may give",
-        (
-            Pair(
-                "length 100 against 110",
-                conv("conv2d", "31x11", 1, 20, height=180, batch=16, bias="normal"),
-                *("length", 100, 110),
-            ),
-        ),
-        home="torch",
     ),
 ]
 """In the order in which the notebook shows them. What a thread's own shape leaves open is said."""

@@ -309,11 +309,11 @@ def invariant(how: Row, dtype: str, mode: str) -> Row:
     ``right``: none does in the invariant mode."""
     import torch
 
-    from lib.scheduled import TOKENS, Attending
+    from lib.scheduled import TOKENS, Decoder
     from probe.sizes import stable
 
     # a length of whole blocks of 16 rows: of others the last rows have bits of their own
-    model, x = Attending(**how, dtype=dtype), torch.from_numpy(TOKENS[:, :64])
+    model, x = Decoder(**how, dtype=dtype, fused=True), torch.from_numpy(TOKENS[:, :64])
     size = x.shape[1]
     if mode == "invariant mode":
         sizes = {"batch": range(1, 3), "length": range(1, size + 1)}
@@ -353,10 +353,10 @@ def costs(how: Row) -> Iterator[tuple[str, int, float]]:
     invariant mode: variant, keys or positions, and the least of turns that alternate."""
     import torch
 
-    from lib.scheduled import PLACES, WORDS, Attending
+    from lib.scheduled import PLACES, WORDS, Decoder
     from probe.sizes import stable
 
-    model: Any = Attending(**how, **LARGER)
+    model: Any = Decoder(**how, **LARGER, fused=True)
     x = torch.from_numpy(np.random.default_rng(0).integers(0, WORDS, (1, PLACES)))
     lengths = {"batch": range(1, 3), "length": range(1, PLACES + 1)}
     kept, _ = stable.invariant(model, lengths, example=x)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import numpy as np
 
+from lib import frame
 from probe.case import floats
 from probe.case.case import Case
 from probe.explain.comparison import outputs_of_call
@@ -21,6 +23,13 @@ from probe.sweep.store import Store
 from probe.targets.launch import AnySession, open_session
 from probe.targets.progress import Tell
 from probe.targets.target import Target
+
+
+def answered(store: Path, name: str, questions: Iterable[tuple[str, Case]]) -> bool:
+    """``measure`` for a script, of target texts; whether Ctrl-C ended it."""
+    with Store.here(store) as kept, frame.bar(name) as progress:
+        asked = [(Target.parse(text), case) for text, case in questions]
+        return frame.told(measure(asked, kept, name, progress), "cases read")
 
 
 def measure(

@@ -8,8 +8,6 @@ then one more convolution. Weights are drawn from a seed, normal, with a varianc
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +18,6 @@ import numpy as np
 
 from probe.case.operands import normal
 
-NAME = "nine-layers"
 KERNEL = 5
 SPREAD = 0.1
 """Standard deviation of the biases."""
@@ -28,18 +25,13 @@ SPREAD = 0.1
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer: ``words`` of its operation, ``weights`` (1, kernel, in_channels, filters) and
-    ``bias`` (filters,) of a convolution."""
+    """``op``: ``conv2d``, with ``weights`` (1, kernel, in_channels, filters) and ``bias``
+    (filters,), ``relu`` or ``max_pool2d``."""
 
     name: str
-    words: dict[str, Any]
+    op: str
     weights: Any = None
     bias: Any = None
-
-    @property
-    def op(self) -> str:
-        """Returns ``conv2d``, ``max_pool2d`` or ``activation``."""
-        return str(self.words["op"])
 
 
 @dataclass(frozen=True)
@@ -47,79 +39,28 @@ class NineLayers:
     """``blocks`` times conv2d 1 x 5, ReLU and max-pool 1 x 2, then one conv2d; height 1.
 
     All convolutions have a bias and ``width`` filters, the last one too. ``padding``, ``valid`` or
-    ``same``: of convolutions and pools. ``fixed``: the length that it is made for.
+    ``same``: of convolutions and pools.
     """
 
     width: int = 16
     seed: int = 0
     blocks: int = 8
     padding: str = "valid"
-    fixed: int = 4096
-
-    @property
-    def name(self) -> str:
-        """Returns what tables call it."""
-        return (
-            f"{NAME}, width {self.width}, seed {self.seed}"
-            if self.blocks == 8
-            else f"{self.blocks + 1} layers"
-        )
 
     @cached_property
     def layers(self) -> list[Layer]:
         """Returns the layers in order."""
         found = list[Layer]()
-        padded: dict[str, Any] = {"padding": "same"} if self.padding == "same" else {}
         for number in range(1, self.blocks + 2):
             channels = self.width if found else 1
             draw = (self.seed << 20) + 4 * len(found)
             spread, shape = math.sqrt(2 / KERNEL / channels), (1, KERNEL, channels, self.width)
             weights = (spread * normal(draw, "w", shape)).astype(np.float32)
             bias = (SPREAD * normal(draw + 1, "w", shape[-1:])).astype(np.float32)
-            words = {"op": "conv2d", "kernel": f"1x{KERNEL}", "stride": "1x1"} | padded
-            words |= {"filters": self.width, "groups": 1}
-            found.append(Layer(f"conv{number}", words, weights, bias))
+            found.append(Layer(f"conv{number}", "conv2d", weights, bias))
             if number <= self.blocks:
-                relu = {"op": "activation", "activation": "relu"}
-                pool = {"op": "max_pool2d", "kernel": "1x2", "stride": "1x2"} | padded
-                pool |= {"ceil_mode": False, "pad_with": "nothing"}
-                found += [Layer(f"relu{number}", relu), Layer(f"pool{number}", pool)]
+                found += [Layer(f"relu{number}", "relu"), Layer(f"pool{number}", "max_pool2d")]
         return found
-
-    @cached_property
-    def id(self) -> str:
-        """16 hexadecimal digits that change with the computation or its numbers."""
-        layers = [
-            one.words | {k: getattr(one, k).tolist() for k in ("weights", "bias")}
-            if one.op == "conv2d"
-            else one.words
-            for one in self.layers
-        ]
-        told = {"rank": 2, "height": [1], "dtype": "float32", "layers": layers}
-        text = json.dumps(told, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    def row(self, source: str | None = None) -> dict[str, Any]:
-        """Returns the row of ``networks``: layers without numbers."""
-        field = 1 + sum((KERNEL - 1 + (n < self.blocks)) << n for n in range(self.blocks + 1))
-        count = len(self.layers)
-        words = {"name": self.name, "rank": 2, "height": [1], "dtype": "float32"}
-        words |= {"fixed": self.fixed, "in_channels": 1}
-        return {
-            "network_id": self.id,
-            "name": self.name,
-            "source": source,
-            "layers": count,
-            "dtype": "float32",
-            "in_channels": 1,
-            "filters": self.width,
-            "field": field,
-            "jump": 1 << self.blocks,
-            "json": words | {"layers": [{"name": one.name} | one.words for one in self.layers]},
-            "examined": count,
-            "operations_total": count,
-            "part": None,
-        }
 
 
 def torch_module(**words: Any) -> Any:

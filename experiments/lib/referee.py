@@ -81,7 +81,8 @@ def called(library: str, switches: Switches, case: Case, operands: Arrays) -> np
     import warnings
 
     warnings.simplefilter("ignore")
-    if case.layout != "contiguous" and not (library == "torch" and case.op in CONVOLUTIONS):
+    lies = library == "torch" and case.op in CONVOLUTIONS and case.layout in LAYOUTS
+    if case.layout != "contiguous" and not lies:
         return None
     x, w, b = (None if a is None else floats.from_container(a, case.dtype) for a in operands)
     found = CALLS[library](case, x, w, b, switches)
@@ -131,8 +132,6 @@ def _tensorflow(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
 def _torch(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
     if set(switches) - {"mkldnn"} or (case.padding == "same" and set(case.stride) != {1}):
         return None
-    if case.layout != "contiguous" and case.op in ("sum", "matmul", "dense"):
-        return None
     import torch
     import torch.nn.functional as functional
 
@@ -150,10 +149,13 @@ def _torch(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
         elif case.op == "dense":
             y = functional.linear(tensor(x), tensor(w.reshape(case.in_channels, -1).T), bias)
         else:
-            first = _lying(tensor(x).movedim(-1, 1), case.layout)
+            first = tensor(x).movedim(-1, 1)
             second = tensor(np.ascontiguousarray(np.moveaxis(w, (-1, -2), (0, 1))))
+            if case.layout != "transposed":
+                first = first.contiguous()
             if case.layout == "channels_last":
-                second = second.to(memory_format=_channels_last(second))
+                lies = torch.channels_last if first.ndim == 4 else torch.channels_last_3d
+                first, second = (t.to(memory_format=lies) for t in (first, second))
             call = getattr(functional, f"conv{case.spatial_rank}d")
             pads = case.pads()
             if case.padding != "same" and any(before != after for before, after in pads):
@@ -165,34 +167,6 @@ def _torch(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
     else:
         found = y.numpy()
     return np.moveaxis(found, 1, -1) if case.op.endswith("d") else found
-
-
-def _lying(turned: Any, layout: str) -> Any:
-    """Returns a PyTorch tensor that was turned to channels first, as a layout says that it lies."""
-    import torch
-
-    if layout == "transposed":
-        return turned
-    if layout == "channels_last":
-        return turned.contiguous().to(memory_format=_channels_last(turned))
-    whole = turned.contiguous().clone(memory_format=torch.contiguous_format)
-    if layout == "strided":
-        room = torch.zeros((*whole.shape[:-1], 2 * whole.shape[-1]), dtype=whole.dtype)
-        found = room[..., ::2]
-    elif layout.startswith("offset:"):
-        size, count = whole.element_size(), whole.numel()
-        flat = torch.zeros(count + 64 // size + int(layout[7:]), dtype=whole.dtype)
-        start = (-flat.data_ptr() % 64 + int(layout[7:])) // size
-        found = flat[start : start + count].view(whole.shape)
-    else:
-        return torch.empty(whole.shape, dtype=whole.dtype).copy_(whole)
-    return found.copy_(whole)
-
-
-def _channels_last(tensor: Any) -> Any:
-    import torch
-
-    return torch.channels_last if tensor.ndim == 4 else torch.channels_last_3d
 
 
 def _jax(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
@@ -285,17 +259,6 @@ def _opencv(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
     return _back(case, net.forward())
 
 
-def _openvino(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
-    if set(switches) - {"precision"} or case.dtype != "float32" or case.op == "sum":
-        return None
-    import openvino
-
-    model, x = _onnx(case, x, w, b)
-    hint = {"INFERENCE_PRECISION_HINT": "f32"} if switches.get("precision") == "f32" else {}
-    compiled = openvino.Core().compile_model(openvino.Core().read_model(model), "CPU", hint)
-    return _back(case, compiled({"x": x})[0])
-
-
 def _litert(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
     if switches or case.dtype != "float32" or case.op not in CONVOLUTIONS or case.op == "conv3d":
         return None
@@ -355,6 +318,9 @@ def _numpy(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
     return y if b is None else y + b
 
 
+LAYOUTS = ("transposed", "channels_last")
+"""Beside contiguous ones, of convolutions in PyTorch."""
+
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "depthwise_conv2d")
 
 CALLS: dict[str, Callable[[Case, Any, Any, Any, Switches], Any]] = {
@@ -363,7 +329,6 @@ CALLS: dict[str, Callable[[Case, Any, Any, Any, Switches], Any]] = {
     "jax": _jax,
     "onnxruntime": _onnxruntime,
     "opencv": _opencv,
-    "openvino": _openvino,
     "litert": _litert,
     "keras": _keras,
     "numpy": _numpy,

@@ -22,10 +22,11 @@ WIDTH, HEADS, PLACES, WORDS = 32, 4, 96, 50
 
 
 class Decoder(nn.Module):  # type: ignore[misc]
-    """Two layers of causal attention with a feed-forward net, over tokens (1, n).
+    """Two layers of causal attention with a feed-forward net, over tokens (batch, n).
 
     ``rotary``: rotary positions, grouped queries and RMSNorm; else learned positions and LayerNorm.
     ``in_place``: the cache is as long as can be and written in place; else it grows.
+    ``fused``: attention is PyTorch's own, in one call.
     """
 
     def __init__(
@@ -36,10 +37,12 @@ class Decoder(nn.Module):  # type: ignore[misc]
         mistake: str = "",
         width: int = WIDTH,
         layers: int = 2,
+        fused: bool = False,
     ) -> None:
         super().__init__()
         torch.manual_seed(5)
         self.rotary, self.in_place, self.mistake = rotary, in_place, mistake
+        self.fused = fused
         self.groups = HEADS // 2 if rotary else HEADS
         self.words, self.places = nn.Embedding(WORDS, width), nn.Embedding(PLACES, width)
         norm: Callable[[int], nn.Module] = nn.RMSNorm if rotary else nn.LayerNorm
@@ -77,55 +80,38 @@ class Decoder(nn.Module):  # type: ignore[misc]
 
     def attended(self, layer: Any, h: Any, held: Any, start: int, at: Any) -> tuple[Any, Any]:
         """What the heads give, and keys and values of all positions up to here."""
-        n = h.shape[1]
-        q = layer["q"](h).view(n, HEADS, -1).transpose(0, 1)
-        k, v = layer["kv"](h).view(n, 2, self.groups, -1).permute(1, 2, 0, 3)
-        if self.rotary:
-            q, k = turned(q, at), turned(k, at)
-        new = torch.stack([k, v])
-        if self.in_place:
-            held = new.new_zeros(2, self.groups, PLACES, new.shape[-1]) if held is None else held
-            write = start - 1 if self.mistake == "stale cache" and start else start
-            held[:, :, write : write + n] = new
-            many, left = start + n, held
-        else:
-            if self.mistake == "stale cache" and held is not None:
-                held = torch.cat([held[:, :, :-1], held[:, :, -2:-1]], 2)
-            drop = held is None or self.mistake == "state dropped"
-            left = new if drop else torch.cat([held, new], 2)
-            many = left.shape[2]
-        k, v = (each[:, :many].repeat_interleave(HEADS // self.groups, 0) for each in left)
-        off = int(self.mistake == "mask off by one" and start > 0)
-        late = torch.ones(n, many, dtype=torch.bool).triu(many - n + 1 + off)
-        scores = (q @ k.transpose(1, 2)) * (q.shape[-1] ** -0.5)
-        weights = scores.masked_fill(late, float("-inf")).softmax(-1)
-        return (weights @ v).transpose(0, 1).reshape(1, n, -1), left
-
-
-class Attending(Decoder):
-    """The same by PyTorch's own attention, in one call, for any number of samples."""
-
-    def attended(self, layer: Any, h: Any, held: Any, start: int, at: Any) -> tuple[Any, Any]:
         b, n = h.shape[:2]
         q = layer["q"](h).view(b, n, HEADS, -1).transpose(1, 2)
         k, v = layer["kv"](h).view(b, n, 2, self.groups, -1).permute(2, 0, 3, 1, 4)
         if self.rotary:
             q, k = turned(q, at), turned(k, at)
-        new, many = torch.stack([k, v]), start + n
+        new = torch.stack([k, v])
         if self.in_place:
             shape = 2, b, self.groups, PLACES, new.shape[-1]
             left = new.new_zeros(shape) if held is None else held
-            left[:, :, :, start:many] = new
+            write = start - 1 if self.mistake == "stale cache" and start else start
+            left[:, :, :, write : write + n] = new
+            many = start + n
         else:
-            left = new if held is None else torch.cat([held, new], 3)
+            if self.mistake == "stale cache" and held is not None:
+                held = torch.cat([held[:, :, :, :-1], held[:, :, :, -2:-1]], 3)
+            drop = held is None or self.mistake == "state dropped"
+            left = new if drop else torch.cat([held, new], 3)
+            many = left.shape[3]
         k, v = (each[:, :, :many].repeat_interleave(HEADS // self.groups, 1) for each in left)
-        seen = None if n in (1, many) else torch.ones(n, many, dtype=torch.bool).tril(start)
-        mixed = functional.scaled_dot_product_attention(q, k, v, seen, is_causal=1 < n == many)
+        if self.fused:
+            seen = None if n in (1, many) else torch.ones(n, many, dtype=torch.bool).tril(start)
+            mixed = functional.scaled_dot_product_attention(q, k, v, seen, is_causal=1 < n == many)
+        else:
+            off = int(self.mistake == "mask off by one" and start > 0)
+            late = torch.ones(n, many, dtype=torch.bool).triu(many - n + 1 + off)
+            scores = (q @ k.transpose(2, 3)) * (q.shape[-1] ** -0.5)
+            mixed = scores.masked_fill(late, float("-inf")).softmax(-1) @ v
         return mixed.transpose(1, 2).reshape(b, n, -1), left
 
 
 def turned(x: Any, at: Any) -> Any:
-    """Rotary positions: pairs of numbers (heads, n, width) turned by their position."""
+    """Rotary positions: pairs of numbers (..., n, width) turned by their position."""
     half = x.shape[-1] // 2
     angle = at[:, None] * 100.0 ** -(torch.arange(half) / half)
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)

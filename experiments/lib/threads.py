@@ -146,12 +146,6 @@ def jit_element() -> Judged:
     return of_sums(outputs or [(eager[1], [Fraction(1)])], "float64", 4)
 
 
-@bug("pytorch#163347", "torch", "bfloat16")
-def first_tap_alone() -> Judged:
-    """A 2x2 convolution of ones in bfloat16 gives 1."""
-    return of_sums([(1.0, [Fraction(1)] * 4)], "bfloat16")
-
-
 @bug("transformers#46773", "torch")
 def mask_skipped() -> Judged:
     """A causal depthwise convolution over left padding that nobody zeroed, at batch 1."""
@@ -171,19 +165,6 @@ def mask_skipped() -> Judged:
     return of_sums(outputs, "float32")
 
 
-@bug("FlagGems#4984", "torch")
-def next_group_in_the_mean() -> Judged:
-    """Means over groups of three channels, which read a fourth: a block of a power of two."""
-    x = drawn(48, 64)
-    outputs = []
-    for group in range(15):
-        inside, block = x[3 * group : 3 * group + 3], x[3 * group : 3 * group + 4]
-        y = np.float32(block.sum(dtype=np.float64) / inside.size)
-        terms = [Fraction(value) / inside.size for value in inside.ravel().tolist()]
-        outputs.append((y, terms))
-    return of_sums(outputs, "float32", 3)
-
-
 @bug("onnxruntime#16105", "onnxruntime", "int8")
 def saturated_pairs() -> Judged:
     """Products of 8-bit numbers are added in pairs of 16 bits, which saturate."""
@@ -200,15 +181,6 @@ def rolling_deviation() -> Judged:
     tail = [0.1, 0.2, 0.3, 0.4]
     y = pd.Series([100_000.0, *tail]).rolling(3).std().to_numpy()[-2:]
     return of_functions([(y[0], deviation(tail[:3])), (y[1], deviation(tail[1:]))], 53, 3)
-
-
-@bug("pytorch#18948", "torch")
-def strides_ignored() -> Judged:
-    """A convolution reads a column of its weights as if it were a row."""
-    w = np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 3.0], [0.0, 3.0, 1.0]], np.float32)
-    x, column = np.array([2.0, 1.0, 0.0], np.float32), w[:, 2]
-    y = float(x @ w.ravel()[2:5])  # from the column's first element on
-    return of_sums([(y, products(x, column))], "float32")
 
 
 @bug("transformers 5.8.1, Mamba2 in chunks", "torch")
@@ -253,21 +225,6 @@ def constants() -> Judged:
     return of_sums([(y, terms) for y in both], "float32")
 
 
-@rounding("pytorch#51276", "torch", "float64")
-def ones_by_matrix() -> Judged:
-    """One row of ones times a matrix, alone and in two rows, in float64."""
-    import torch
-
-    q = torch.from_numpy(drawn(128, 90, dtype="float64"))
-    one, two = (torch.ones(n, 90, dtype=torch.float64) @ q.T for n in (1, 2))
-    outputs = [
-        (y[0, n].item(), [Fraction(v) for v in q[n].tolist()])
-        for n in range(HELD // 2)
-        for y in (one, two)
-    ]
-    return of_sums(outputs, "float64")
-
-
 @rounding("numpy#8869", "numpy", "float16")
 def stagnating() -> Judged:
     """A sum of ones that stops growing: the next one is half an ulp of it."""
@@ -283,42 +240,3 @@ def memory_order() -> Judged:
     terms = [Fraction(value) for value in x[:, 0].tolist()]
     ways = (np.asfortranarray(x), np.ascontiguousarray(x))
     return of_sums([(y.sum(axis=0)[0], terms) for y in ways], "float32")
-
-
-@rounding("onnxruntime#10058", "onnxruntime")
-def logarithms() -> Judged:
-    """Logarithms of rows alone and together: a vector's body and its tail."""
-    import onnx
-    import onnxruntime
-
-    helper = onnx.helper
-    given = helper.make_tensor_value_info("x", 1, ["n", 3])
-    node = helper.make_node("Log", ["x"], ["y"])
-    graph = helper.make_graph([node], "g", [given], [helper.make_tensor_value_info("y", 1, None)])
-    opset = [helper.make_opsetid("", 17)]
-    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
-    session = onnxruntime.InferenceSession(model.SerializeToString())
-    x = np.abs(drawn(512, 3)) + np.float32(0.01)
-    whole = session.run(None, {"x": x})[0]
-    alone = np.concatenate([session.run(None, {"x": x[n : n + 1]})[0] for n in range(len(x))])
-    places = np.argwhere(whole != alone)[:HELD].tolist() or [[0, 0]]
-    outputs = []
-    context = decimal.Context(prec=60)
-    for i, j in places:
-        exact = Fraction(context.ln(decimal.Decimal(float(x[i, j]))))
-        outputs += [(whole[i, j], exact), (alone[i, j], exact)]
-    return of_functions(outputs, 24, 1)
-
-
-@rounding("tensorflow#105829", "tensorflow", rebuilt=True)
-def chain_against_blocks() -> Judged:
-    """One long chain of fused additions against blocks of K, as two kernels do it."""
-    x, w = drawn(4096), drawn(4096, seed=1)
-    chain = np.float32(0)
-    for a, b in zip(x, w, strict=True):
-        chain = np.float32(float(a) * float(b) + float(chain))
-    blocks = [np.float32(0)] * 16
-    for n, (a, b) in enumerate(zip(x, w, strict=True)):
-        blocks[n // 256] = np.float32(blocks[n // 256] + a * b)
-    terms = products(x, w)
-    return of_sums([(chain, terms), (np.sum(blocks, dtype=np.float32), terms)], "float32")

@@ -9,20 +9,19 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from lib.frame import stored_run
 from lib.fuzzing import in_process, proved
 from lib.models import Arrays, Given, Model, Variation, every
-from probe.case.errors import ProbeError, TargetError
+from probe.case.errors import ProbeError
 from probe.diff.running import by_running
 from probe.order.semantics import Contracts, Each, Normalises, Reduces, Unknown, Windows
 from probe.record import RECORDERS
-from probe.sweep import plan
-from probe.sweep.campaign import Row, Tally
+from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally
 from probe.sweep.store import Store, parquet
 from probe.targets import machine
 from probe.targets.progress import Tell, silent
@@ -46,48 +45,38 @@ def walk_all(models: Iterable[Model], store: Store, folder: Path, tell: Tell = s
     ``folder``: with the packages. ``found``: pairs of runs that were compared. What fails is a row
     with the reason.
     """
-    job = _Walking(store, folder)
-    chosen = plan.current_shard().part(list(models))
-    total, count = sum(len(model.variations) for model in chosen), 0
-    try:
-        for model in chosen:
-            job.walk(model)
-            count += len(model.variations)
-            tell(count, total, f"{model.name} on {model.target}")
-    except KeyboardInterrupt:
-        job.tally.interrupted = True
-    return job.tally
+    job = _Walking(store, "real_models", tell)
+    job.folder = folder
+    rows = parquet.read_table(store.path, "walks").to_pylist()
+    job.known_rows = {tuple(row[name] for name in ("run_id", "model", *WORDS)) for row in rows}
+    asked = sorted(models, key=lambda model: model.target)
+    groups = groupby(asked, key=lambda model: model.target)
+    return job.run((Target.parse(text), list(some)) for text, some in groups)
 
 
-class _Walking:
-    """What is stored, and where the next walks go."""
+class _Walking(Campaign[Model]):
+    """``known_rows``: runs, models and variations that are stored; ``folder``: of the packages."""
 
-    def __init__(self, store: Store, folder: Path) -> None:
-        self.store, self.folder, self.tally = store, folder, Tally()
-        self.run = cache(partial(stored_run, store=store, experiment="real_models"))
-        rows = parquet.read_table(store.path, "walks").to_pylist()
-        self.done = {tuple(row[name] for name in ("run_id", "model", *WORDS)) for row in rows}
+    folder: Path
+    known_rows: set[tuple[Any, ...]]
 
-    def walk(self, model: Model) -> None:
+    def size(self, question: Model) -> int:
+        return len(question.variations)
+
+    def ask(self, part: CampaignPart[Model], question: Model) -> None:
         """Walks what the store does not have of a model."""
-        try:
-            run = self.run(model.target)
-        except TargetError as error:
-            self.tally.failures.setdefault(model.target, []).append(error.why)
-            return
-        todo = [
-            one for one in model.variations if (run, model.name, *astuple(one)) not in self.done
-        ]
-        self.tally.before += len(model.variations) - len(todo)
-        name: Row = {"run_id": run, "model": model.name, "target": model.target}
-        walks = partial(_walks, model.name, model.target, folder=self.folder)
+        place: Row = {"run_id": part.run_id, "model": question.name, "target": question.target}
+        key = part.run_id, question.name
+        todo = [one for one in question.variations if (*key, *astuple(one)) not in self.known_rows]
+        self.tally.before += len(question.variations) - len(todo)
+        walks = partial(_walks, question.name, question.target, folder=self.folder)
         for walk, sources in in_process(walks, todo, _died) if todo else ():
-            self.store.append("walks", name | {"weights": model.weights} | walk)
-            place = name | {word: walk[word] for word in WORDS}
-            self.store.append("sources", [place | source for source in sources])
+            self.keep("walks", place | {"weights": question.weights} | walk)
+            named = place | {word: walk[word] for word in WORDS}
+            self.keep("sources", [named | source for source in sources])
             self.tally.found += walk["reason"] is None
             if walk["reason"]:
-                where = f"{model.name} on {model.target}"
+                where = f"{question.name} on {question.target}"
                 self.tally.failures.setdefault(where, []).append(walk["reason"])
 
 
@@ -138,19 +127,14 @@ def makers(sides: tuple[Given, Given], target: str) -> tuple[Any, Any]:
     return left, right
 
 
-def recorders(sides: tuple[Given, Given], target: str) -> list[Any]:
-    """Recorders of both sides."""
-    return [make(side.arrays) for make, side in zip(makers(sides, target), sides, strict=True)]
-
-
 def walked(sides: tuple[Given, Given], one: Variation, target: str) -> tuple[Row, list[Row]]:
     """Walks two runs; columns of ``walks`` and of ``sources``."""
     from probe.diff.walk import walk
 
     begun = time.monotonic()
-    left, right = recorders(sides, target)
-    match = by_running(makers(sides, target), (sides[0].arrays, sides[1].arrays))
-    found = walk(left, right, seconds=PATIENCE, match=match)
+    made, (left, right) = makers(sides, target), sides
+    match = by_running(made, (left.arrays, right.arrays))
+    found = walk(made[0](left.arrays), made[1](right.arrays), seconds=PATIENCE, match=match)
     verdicts = [each.verdict for each in found.operations]
     first = found.first
     row = asdict(one) | {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,60 +18,56 @@ pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]
 
 SWEEPS = ("prefix_stability", "length_sweep")
+OTHERS = ("accumulation_orders", "bug_or_rounding", "devices", "frameworks", "fuzz", "invariance")
+OTHERS += ("lock", "public_reports", "real_models", "reproductions", "schedules")
+PICTURES = sorted({*SWEEPS, *OTHERS, "overhead"} - {"bug_or_rounding", "schedules"})
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
-@pytest.fixture(scope="module")
-def quick(request, tmp_path_factory):
-    """(name, store) of a quick run."""
-    store = tmp_path_factory.mktemp(request.param)
-    ran(request.param, store)
-    return request.param, store
-
-
-each_of = partial(pytest.mark.parametrize, "quick", indirect=True, scope="module")
-
-
-@each_of([*SWEEPS, "overhead"])
-@pytest.mark.slow_at("overhead")
-def test_a_quick_run_stores_what_it_measured(quick):
-    name, store = quick
+def rows(store):
+    """The rows of all tables but runs, in any order."""
     found = load(store)
+    tables = {path.name.partition(".")[0] for path in store.rglob("*.parquet")} - {"runs"}
+    values = {name: getattr(found, name).astype(str).to_numpy().tolist() for name in tables}
+    return {name: sorted(map(tuple, table)) for name, table in values.items()}
+
+
+@pytest.mark.parametrize("name", [*SWEEPS, *OTHERS])
+@pytest.mark.slow_at(*OTHERS)
+def test_a_second_run_measures_nothing_again(name, first):
+    store, _ = first(name)
+    before = rows(store)
+    ran(name, store)
+    assert before and rows(store) == before
+
+
+@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.slow
+def test_its_notebook_runs_on_a_quick_run(name, first, tmp_path):
+    assert pictures(name, first(name)[0], tmp_path) > 0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("name", [*SWEEPS, "overhead"])
+@pytest.mark.slow_at("overhead")
+def test_a_quick_run_stores_what_it_measured(name, first):
+    found = load(first(name)[0])
     assert found.machines == [machine.label()]
     assert set(found.runs.experiment) == {name} and found.failures.empty
     assert len(found.measurements if name == "overhead" else found.comparisons) >= 8
 
 
-@each_of(SWEEPS)
-def test_only_the_target_that_switches_differs(quick):
-    _, store = quick
-    differing = load(store).comparisons.groupby("target").differing.sum()
+@pytest.mark.parametrize("name", SWEEPS)
+def test_only_the_target_that_switches_differs(name, first):
+    differing = load(first(name)[0]).comparisons.groupby("target").differing.sum()
     assert not differing["reference"] and differing.drop("reference").all()
 
 
-@each_of(SWEEPS)
-def test_a_second_run_measures_nothing_again(quick):
-    name, store = quick
-    before = load(store).comparisons.seconds.tolist()
-    ran(name, store)
-    assert load(store).comparisons.seconds.tolist() == before
-
-
-@each_of(["prefix_stability"])
-def test_published_lengths_are_stored_whole(quick):
-    _, store = quick
-    outputs = notebook.newest(load(store), "outputs")
+def test_published_lengths_are_stored_whole(first):
+    outputs = notebook.newest(load(first("prefix_stability")[0]), "outputs")
     mine = outputs[outputs.target == "reference"].sort_values(["at", "position"])
     assert mine["at"].value_counts().to_dict() == {7: 3, 8: 4, 9: 5}
     assert mine.bits[mine["at"] == 7].tolist() == [0x42737AFD, 0x4291F5D0, 0x42AA2E22]
-
-
-@each_of([*SWEEPS, "overhead"])
-@pytest.mark.slow
-def test_its_notebook_runs_on_it(quick, tmp_path):
-    name, store = quick
-    assert pictures(name, store, tmp_path) > 0
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize("name", ["length_sweep", "accumulation_orders"])

@@ -1,30 +1,11 @@
 """The experiments on every library and on the other axes: each tried out on NumPy alone."""
 
-import contextlib
-import io
-
 import pytest
 
 from probe import load
-from tests.experiments.notebooks import pictures, ran
+from tests.experiments.notebooks import ran
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(scope="module")
-def first(tmp_path_factory):
-    """first(name): the store of an experiment's quick run, which tests share, and its output."""
-    done = {}
-
-    def run(name):
-        if name not in done:
-            folder = tmp_path_factory.mktemp(name)
-            with contextlib.redirect_stdout(io.StringIO()) as printed:
-                ran(name, folder)
-            done[name] = folder, printed.getvalue()
-        return done[name]
-
-    return run
 
 
 @pytest.mark.parametrize("name", ["frameworks", "batch_invariance", "devices"])
@@ -38,12 +19,6 @@ def test_what_changes_with_the_size_is_found_and_explained(name, first):
     assert set(found.causes.cause) == {"order"}
     assert found.causes.outputs.sum() == changed.differing.sum()
     assert (found.causes.replayed == found.causes.outputs).all()
-
-
-@pytest.mark.parametrize("name", ["frameworks", "devices"])
-@pytest.mark.slow
-def test_its_notebook_runs_on_what_numpy_alone_gives(name, first, tmp_path):
-    assert pictures(name, first(name)[0], tmp_path) > 2
 
 
 @pytest.mark.slow

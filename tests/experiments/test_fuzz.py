@@ -14,7 +14,6 @@ from probe.case.errors import InputError
 from probe.explain.comparison import ComparedShapes
 from probe.sweep.store import Store
 from probe.targets.launch import open_session
-from tests.experiments.notebooks import pictures
 
 pytestmark = pytest.mark.slow
 
@@ -56,18 +55,6 @@ def test_planted_doubles_are_the_same_for_a_seed(target):
     count = len(planted.PLANTED[target])
     titles = [[planted.drawn(target, n, seed).title for n in range(count)] for seed in (1, 1, 2)]
     assert titles[0] == titles[1] != titles[2]
-
-
-def test_a_second_run_tries_nothing_again(quick):
-    names = ("trials", "planted")
-    before = [getattr(load(quick), name).seconds.tolist() for name in names]
-    fuzz.main(["--quick", "--store", str(quick)], standalone_mode=False)
-    assert [getattr(load(quick), name).seconds.tolist() for name in names] == before
-
-
-@pytest.mark.slow
-def test_its_notebook_runs_on_a_quick_run(quick, tmp_path):
-    assert pictures("fuzz", quick, tmp_path) > 0
 
 
 def test_a_longer_draw_begins_with_a_shorter_one():

@@ -11,7 +11,6 @@ from lib import invariance as subjects
 from lib import invariance_torch as layers
 from probe import load
 from probe.case import floats
-from tests.experiments.notebooks import pictures
 
 EXPERIMENT = "invariance"
 invariance = import_module(EXPERIMENT)
@@ -32,18 +31,6 @@ def test_a_quick_run_finds_what_the_library_changes_and_the_mode_does_not(quick)
     times = load(quick).measurements
     assert set(times.variant.str.partition(", ")[0]) == {"plain", "invariant"}
     assert times.value.gt(0).all()
-
-
-def test_a_second_run_measures_nothing_again(quick):
-    before = load(quick).measurements.value.tolist()
-    assert not invariance.main(["--quick", "--store", str(quick)], standalone_mode=False)
-    assert load(quick).measurements.value.tolist() == before
-
-
-@pytest.mark.slow
-@pytest.mark.slow
-def test_its_notebook_runs_on_it(quick, tmp_path):
-    assert pictures("invariance", quick, tmp_path) == 2
 
 
 def test_a_mode_that_changes_bits_is_counted():

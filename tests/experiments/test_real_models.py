@@ -8,7 +8,6 @@ from lib import models, walking
 from lib.models import Model, Variation
 from probe import load
 from probe.sweep.store import Store
-from tests.experiments.notebooks import pictures, ran
 
 pytestmark = pytest.mark.long
 
@@ -23,17 +22,6 @@ def test_a_quick_run_compares_every_operation_and_explains_what_differs(quick):
     assert ((walks.verdict == "differs") == (walks.differing > 0)).all()
     assert len(sources) == (walks.sources + walks.own).sum()
     assert (sources.alone == 1).all() and (sources.replayed == sources.examined).all()
-
-
-def test_a_second_run_walks_nothing_again(quick):
-    before = load(quick).walks.seconds.tolist()
-    ran(EXPERIMENT, quick)
-    assert load(quick).walks.seconds.tolist() == before
-
-
-@pytest.mark.slow
-def test_its_notebook_runs_on_a_quick_run(quick, tmp_path):
-    assert pictures("real_models", quick, tmp_path) > 0
 
 
 def test_a_model_that_is_not_there_is_a_row_with_the_reason(tmp_path, monkeypatch):

@@ -15,7 +15,6 @@ from probe.case.errors import StoreError
 from probe.sweep.bits import sweep_cases
 from probe.sweep.store import Store
 from probe.targets.target import Target
-from tests.experiments.notebooks import pictures, ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -36,16 +35,6 @@ def test_every_finding_is_confirmed_and_small(quick):
         rows.replayed == rows.small_compared
     ).all()
     assert set(rows.case_id) <= set(found.cases.case_id)
-
-
-def test_a_second_run_tries_nothing_again(quick):
-    before = load(quick).reproductions.seconds.tolist()
-    ran(EXPERIMENT, quick)
-    assert load(quick).reproductions.seconds.tolist() == before
-
-
-def test_its_notebook_runs_on_it(quick, tmp_path):
-    assert pictures(EXPERIMENT, quick, tmp_path) > 0
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,12 @@ import pytest
 import probe
 from probe.targets.launch import InlineSession
 from probe.targets.target import Target
-from tests.experiments.notebooks import ran
+
+EXPERIMENT = "schedules"
 
 
-def test_a_quick_run_calls_what_is_planted_a_mistake(tmp_path):
-    for _ in range(2):  # what is stored already is not measured twice
-        ran("schedules", tmp_path)
-    rows = probe.load(tmp_path).schedules
+def test_a_quick_run_calls_what_is_planted_a_mistake(quick):
+    rows = probe.load(quick).schedules
     assert len(rows) == 3 and rows.right.all()
     assert set(rows[rows.part == "mistakes"].verdict) == {"differs"}
 

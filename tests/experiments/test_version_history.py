@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from lib.orders import measured
@@ -16,18 +12,11 @@ from probe.targets.target import Target
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.mark.parametrize("name", ["version_history", "processors"])
 @pytest.mark.slow
-def test_a_quick_run_stores_bits_and_orders(name, tmp_path):
-    command = [sys.executable, str(ROOT / "experiments" / f"{name}.py"), "--quick"]
-    done = subprocess.run(
-        [*command, "--store", str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    stored = load(tmp_path)
+def test_a_quick_run_stores_bits_and_orders(name, first):
+    stored = load(first(name)[0])
     assert len(stored.runs) == 2 and not len(stored.failures)
     assert (stored.reveals.outputs == stored.reveals.replayed).all()
     assert set(stored.outputs["at"]) == {7, 8}
