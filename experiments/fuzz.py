@@ -69,7 +69,7 @@ PLANTED = {"numpy": 400, "torch": 300, "jax": 160, "tensorflow": 160}
 """Pairs of functions of each library whose difference is planted."""
 
 QUICK_PLANTED = {"numpy": 26}
-"""Every kind twice, without another library."""
+"""Every kind more than twice, without another library."""
 
 PROMISES = {
     "tensorflow": 12,

@@ -10,11 +10,8 @@ thread below and run it again: what is stored already is not run twice.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from lib import frame
 from lib.frame import LIBRARIES, REPORT, patient
@@ -183,22 +180,10 @@ REPORTS = [
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, shrinks, stores and prints; whether Ctrl-C ended it."""
     targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
-    reports = [small(one) for one in REPORTS] if quick else REPORTS
+    reports = REPORTS[:1] if quick else REPORTS
     with Store.here(store) as kept, frame.bar("public reports") as progress:
         asked = ask(reports, targets, kept, NAME, progress, patient)
     return frame.told(asked, "findings made")
-
-
-def small(report: Report) -> Report:
-    """Returns the report with the questions that NumPy alone answers in a moment."""
-    kept = tuple(q for q in report.questions if cost(q.case) < 5e4)
-    return replace(report, questions=kept)
-
-
-def cost(case: Case) -> float:
-    """Returns products of one run, its length at the shortest where it is open."""
-    length = case.length or case.shortest_length
-    return case.summands * float(np.prod(case.output_shape(length)))
 
 
 if __name__ == "__main__":

@@ -6,13 +6,11 @@ cores. A release is run with every switch it has: eager and graph, oneDNN on and
 own contraction instead of TensorFlow's custom one.
 
 Writes results/version_history/<machine>/*.parquet; notebooks/version_history.ipynb draws them.
-Releases that are stored already are not installed again. ``PROBE_RELEASES=1.2.1,2.21.0`` takes only
-these.
+Releases that are stored already are not installed again.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -57,17 +55,11 @@ def main(store: Path, quick: bool) -> bool:
     with Store.here(store) as kept:
         if quick:
             return ask(plan.questions_of_part(QUICK), kept)
-        for version in plan.questions_of_part(wanted()):
+        for version in plan.questions_of_part([*TURNING, *BETWEEN]):
             texts = [text for text in targets(version) if text not in measured(kept)]
             if texts and release(version, texts, kept):
                 return True
     return False
-
-
-def wanted() -> list[str]:
-    """Returns the releases to measure: those that tell most first."""
-    chosen = os.environ.get("PROBE_RELEASES")
-    return chosen.split(",") if chosen else [*TURNING, *BETWEEN]
 
 
 def targets(version: str) -> list[str]:
