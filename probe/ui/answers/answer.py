@@ -139,6 +139,24 @@ def checked_targets(targets: str | Target | Iterable[str | Target]) -> list[Targ
     return list(dict.fromkeys(map(checked_target, several)))
 
 
+def checked_sides(
+    target: str | Target,
+    at: object = None,
+    against: object = None,
+    against_target: str | Target | None = None,
+    against_padding: object = None,
+) -> tuple[Target, Target]:
+    """Both sides' targets. InputError: there is nothing to compare, or the same run twice."""
+    left, right = checked_target(target), checked_target(against_target or target)
+    if left == right and against_padding is None and against in (None, at):
+        why = "both sides are the same run"
+        if against is None:
+            why = "there is nothing to compare with"
+        todo = "give --against B, --against-target U or --against-padding P"
+        raise InputError("against", "(none)" if against is None else against, why, todo)
+    return left, right
+
+
 # Values of an axis: what is none of these is said by ``length_values``, with what to write.
 Lengths = Iterable[int | str] | str | None
 

@@ -26,7 +26,13 @@ from probe.sweep.printing import counted
 from probe.targets.launch import open_session
 from probe.targets.progress import Say
 from probe.targets.target import Target
-from probe.ui.answers.answer import DEFAULT_TARGET, Answer, checked_case, checked_target
+from probe.ui.answers.answer import (
+    DEFAULT_TARGET,
+    Answer,
+    checked_case,
+    checked_sides,
+    checked_target,
+)
 from probe.ui.answers.show import cases as show
 
 if TYPE_CHECKING:
@@ -89,7 +95,7 @@ def explain(
     >>> why = probe.explain(case, "tensorflow,onednn=0", 5, 40)  # doctest: +SKIP
     >>> why.causes, why.replayed  # doctest: +SKIP
     """
-    where, other = checked_target(target), checked_target(against_target or target)
+    where, other = checked_sides(target, at, against, against_target, against_padding)
     checked_kernels(kernels)
     shapes = ComparedShapes.named(checked_case(case), vary, at, against, against_padding)
     comparison = explained(shapes, where, other, zeros=zeros)

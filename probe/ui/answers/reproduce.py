@@ -11,7 +11,6 @@ import numpy as np
 from probe.case import floats
 from probe.case.arguments import typed
 from probe.case.case import Case
-from probe.case.errors import InputError
 from probe.explain.comparison import CaseRun, ComparedShapes, Finding, OutputPairs, run_and_reveal
 from probe.explain.evidence import checked_kernels, named_kernels
 from probe.explain.evidence import explain_case as explained
@@ -23,12 +22,13 @@ from probe.report.report import Reproduction, near_json
 from probe.report.shrink import BUDGET
 from probe.sweep.printing import as_json
 from probe.targets.launch import open_session
-from probe.targets.progress import Tell
+from probe.targets.progress import Say, Tell
 from probe.targets.target import Target
 from probe.ui.answers.answer import (
     DEFAULT_TARGET,
     Answer,
     checked_case,
+    checked_sides,
     checked_target,
 )
 from probe.ui.answers.cases import Explained
@@ -64,24 +64,18 @@ class Reproduced(Answer):
         return Explained(self.found.explanation, self.found.evidence).drawn()
 
 
-def reproduced(
-    finding: Finding,
-    targets: tuple[Target, Target],
-    out: Path,
-    form: str | None,
-    kernels: str,
-    **how: Any,
-) -> Reproduced:
-    """Does as :func:`reproduce`, of a finding and both sides' targets; ``how``: as
-    ``probe.report.folder.reproduce`` has it. A folder with files is refused before minutes of
-    work."""
-    checked_kernels(kernels)
-    form_of(targets[0], form)
-    room.fresh(out)
-    reproduction = room.reproduce(finding, *targets, **how)
-    reproduction.explanation.kernels = named_kernels(reproduction.explanation, kernels)
-    room.write_folder(reproduction, out, form)
-    return Reproduced(reproduction, out)
+def asked_finding(
+    case: Case,
+    target: str | Target,
+    at: int | str | None = None,
+    against: int | str | None = None,
+    vary: str | None = None,
+    against_target: str | Target | None = None,
+    against_padding: object = None,
+) -> tuple[Finding, tuple[Target, Target]]:
+    """What is compared, as ``probe.explain`` names it, and both sides' targets. InputError."""
+    targets = checked_sides(target, at, against, against_target, against_padding)
+    return Finding.of(checked_case(case), vary, at, against, against_padding), targets
 
 
 @typed
@@ -104,6 +98,7 @@ def reproduce(
     any_cause: bool = False,
     avoid: bool = True,
     since: str | Target | None = None,
+    progress: Say | None = None,
 ) -> Reproduced:
     """Reduces a case, explains it, verifies a script in fresh processes, and writes a bug report.
 
@@ -117,14 +112,19 @@ def reproduce(
     TargetError; NotReproduced where the script does not give the measured bits: then nothing is
     written.
     """
-    left, right = checked_target(target), checked_target(against_target or target)
-    if against is None and right == left and against_padding is None:
-        todo = "give against, against_target or against_padding"
-        raise InputError("against", None, "there is nothing to compare with", todo)
-    finding = Finding.of(checked_case(case), vary, at, against, against_padding)
-    how = {"by": by, "keep": keep, "any_cause": any_cause, "avoid": avoid, "most": most}
+    sides = at, against, vary, against_target, against_padding
+    finding, targets = asked_finding(case, target, *sides)
+    folder = Path(out)
+    checked_kernels(kernels)
+    form_of(targets[0], form)
+    room.fresh(folder)  # refused before minutes of work
+    how: dict[str, Any] = {"by": by, "keep": keep, "any_cause": any_cause, "avoid": avoid}
+    how |= {"most": most, "times": times, "tell": progress}
     how["since"] = None if since is None else checked_target(since)
-    return reproduced(finding, (left, right), Path(out), form, kernels, times=times, **how)
+    reproduction = room.reproduce(finding, *targets, **how)
+    reproduction.explanation.kernels = named_kernels(reproduction.explanation, kernels)
+    room.write_folder(reproduction, folder, form)
+    return Reproduced(reproduction, folder)
 
 
 # Operands of a smallest case up to which they are part of its JSON.

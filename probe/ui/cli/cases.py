@@ -88,21 +88,14 @@ def explain(
     from probe.order.window import axis_of
     from probe.ui.answers.cases import explain as explained
 
-    words = runs.words
-    at, against, targets = runs.values_and_targets()
-    case, length = case_of_words(words), optional_number("length", words.get("length"))
-    vary = axis_of(case, runs.sides["vary"])
-    if vary == "length" and length is not None and at not in (None, length):
+    case, at = case_of_words(runs.words), runs.sides["at"]
+    length = optional_number("length", runs.words.get("length"))
+    along = axis_of(case, runs.sides["vary"]) == "length"
+    if along and length is not None and at not in (None, length):
         why = f"--length {length} contradicts it: with --vary length both mean the left length"
         raise InputError("at", at, why, "leave one out")
-    with out.progress(f"explaining {case.label} on {' and '.join(map(str, targets))}"):
-        answer = explained(
-            *(case, targets[0], at, against),
-            vary=vary,
-            against_target=targets[-1],
-            against_padding=runs.sides["against_padding"],
-            **how,
-        )
+    with out.progress(f"explaining {case.label} on {runs.target}"):
+        answer = explained(case, runs.target, **runs.sides, **how)
     out.give(answer)
     refused = bool(answer.found.left.refusal or answer.found.right.refusal)
     if out.fail_on == "finding":
@@ -396,10 +389,10 @@ def shrink(runs: AskedRuns, by: str, most: int, any_cause: bool, out: Output) ->
     filters, batch, stride, dilation, groups and padding become smaller, then the operands simpler.
     Ctrl-C prints the smallest case so far.
     """
-    from probe.ui.answers.reproduce import shrunk_report
+    from probe.ui.answers.reproduce import asked_finding, shrunk_report
     from probe.ui.answers.show import cases as show
 
-    finding, targets = runs.finding()
+    finding, targets = asked_finding(case_of_words(runs.words), runs.target, **runs.sides)
     with out.progress("shrink") as tell:
         tell.limited = True
         report = shrunk_report(finding, targets, by, most, any_cause, tell)
@@ -437,17 +430,15 @@ def report(runs: AskedRuns, folder: Path, out: Output, **options: Any) -> None:
     confirms the script.
     """
     from probe.targets.budget import within
-    from probe.ui.answers.reproduce import reproduced
+    from probe.ui.answers.reproduce import reproduce
 
     for name in ("by", "most", "any_cause") if options["keep"] else ():
         if on_command_line(name):
             todo = f"leave out {flag_of(name)}, or --keep"
             raise InputError(name, options[name], "--keep tries no smaller case", todo)
-    if options["since"] is not None:
-        (options["since"],) = parsed_targets((options["since"],))
-    limit, (finding, targets) = options.pop("limit"), runs.finding()
-    with within(limit), out.progress(f"reproducing {finding.label}") as tell:
-        answer = reproduced(finding, targets, folder, tell=tell.say, **options)
+    case, how = case_of_words(runs.words), {**runs.sides, **options}
+    with within(how.pop("limit")), out.progress(f"reproducing {case.label}") as tell:
+        answer = reproduce(case, runs.target, out=folder, progress=tell.say, **how)
     out.give(answer)
     if "order.png" not in answer.found.files and not find_spec("matplotlib"):
         out.note("order.png is left out: Matplotlib is not installed (pip install matplotlib)")

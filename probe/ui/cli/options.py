@@ -14,7 +14,6 @@ from probe.case.errors import InputError, refuse
 
 if TYPE_CHECKING:
     from probe.case.case import Case
-    from probe.explain.comparison import Finding
     from probe.targets.target import Target
 
 Command = Callable[..., Any]
@@ -306,11 +305,12 @@ SIDES = ("at", "against", "vary", "against_target", "against_padding")
 
 
 class AskedRuns(NamedTuple):
-    """Two runs of a case, in words: of the case, the left target, and ``SIDES``."""
+    """Two runs of a case: its words, the left target, and ``SIDES`` as functions take them, values
+    of an axis as numbers or layouts' words."""
 
     words: dict[str, str]
     target: str
-    sides: Mapping[str, str | None]
+    sides: Mapping[str, int | str | None]
 
     def refuse_beside(self, store: Path, *more: str) -> None:
         """Raises InputError where runs, or ``more``, are given although a store says them."""
@@ -319,32 +319,6 @@ class AskedRuns(NamedTuple):
             flags = ", ".join(map(flag_of, names))
             why = "the store defines the cases, targets and lengths"
             raise InputError("from", store, why, f"leave out {flags}, or --from")
-
-    def values_and_targets(self) -> tuple[int | str | None, int | str | None, list[Target]]:
-        """Both runs' values of the axis (None: the case's own), and the targets, each once.
-
-        Layouts stay words. Raises InputError.
-        """
-        sides = self.sides
-        others = bool(sides["against_target"] or sides["against_padding"])
-        targets = parsed_targets((self.target, sides["against_target"] or self.target))
-        at, against = (axis_value(name, sides[name], sides["vary"]) for name in ("at", "against"))
-        if against is None and not others:
-            todo = "give --against B, --against-target U or --against-padding P"
-            raise InputError("against", "(none)", "there is nothing to compare with", todo)
-        return at, against, targets
-
-    def finding(self) -> tuple[Finding, tuple[Target, Target]]:
-        """What is to be compared, and both sides' targets. Raises InputError."""
-        from probe.explain.comparison import Finding
-
-        at, against, targets = self.values_and_targets()
-        vary, padding = self.sides["vary"], self.sides["against_padding"]
-        if at is not None and at == against and len(targets) == 1 and not padding:
-            why = "both sides are the same run"
-            raise InputError("against", against, why, "give another value")
-        finding = Finding.of(case_of_words(self.words), vary, at, against, padding)
-        return finding, (targets[0], targets[-1])
 
 
 AT = "The length (or batch, ...) of the left run; the case's own if not given."
@@ -359,6 +333,8 @@ def sides_options(command: Command) -> Command:
     @functools.wraps(command)
     def wrapped(**options: Any) -> Any:
         sides = {name: options.pop(name) for name in SIDES}
+        for name in ("at", "against"):
+            sides[name] = axis_value(name, sides[name], sides["vary"])
         runs = AskedRuns(options.pop("words"), options.pop("target"), sides)
         return command(runs=runs, **options)
 

@@ -180,7 +180,7 @@ def test_wrong_input_is_an_input_error():
         "fixed=8: it compares padded": lambda: probe.network(sum, vary="batch", at=1, fixed=8),
         "by=bytes: unknown": lambda: probe.sweep(CASE, [5, 9], "reference", by="bytes"),
         "kernels=every: unknown": lambda: probe.explain(CASE, "reference", 5, 9, kernels="every"),
-        "against=None: there is nothing": lambda: probe.reproduce(CASE, "reference", 9, out="x"),
+        "against=.none.: there is nothing": lambda: probe.reproduce(CASE, "reference", 9, out="x"),
         "fixed=.none.: the size to compare with is not given; give fixed=N": (
             lambda: probe.network(lambda x: x)
         ),

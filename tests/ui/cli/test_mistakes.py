@@ -80,7 +80,7 @@ PYTHON = {
     ),
     "nothing to compare with": (
         lambda: probe.explain(case(), "numpy"),
-        "against=None: both sides are the same run; give another value",
+        "against=.none.: there is nothing to compare with; give against=B, against_target=U",
     ),
     "a function without how many it adds": (
         lambda: probe.order(sum),
