@@ -22,7 +22,7 @@ from probe.order.functions import FunctionSession, Own
 from probe.targets import backends
 from probe.targets.backends import rewritten
 from probe.targets.backends.contract import Backend, Operator, Unsupported
-from probe.targets.target import Target, why_unavailable
+from probe.targets.target import Target
 
 
 def test_the_schema_says_which_number_is_which_word():
@@ -130,25 +130,6 @@ def test_an_offset_is_where_the_storage_starts(given, count):
     assert x.data_ptr() % 64 == count % 64 and x.stride() == (9, 9, 1)
     x, w = given(Case(**LAYER, layout=f"offset:{count}"))
     assert [one.data_ptr() % 64 for one in (x, w)] == [count % 64] * 2
-
-
-@pytest.mark.parametrize("name", ["numpy", "onnxruntime"])
-def test_numpys_buffer_is_laid_out_too(name):
-    if why := why_unavailable(Target.parse(name)):
-        pytest.skip(why)
-    backend = backends.get(name)()
-    backend.start({}, "cpu")
-
-    def given(word):
-        case = Case("matmul", in_channels=6, filters=2, length=3, layout=word)
-        x, _, _ = probe.case.operands.generate(case)
-        value = rewritten.spec_operator(backend, case.spec()).at(x.shape).input(x)
-        assert (value == x[0]).all()
-        return value
-
-    assert [given(f"offset:{n}").ctypes.data % 64 for n in (0, 8, 16)] == [0, 8, 16]
-    if "transposed" in backend.layouts:
-        assert given("transposed").strides == (4, 12) and given("strided").strides == (48, 8)
 
 
 def pair(session, case, word):

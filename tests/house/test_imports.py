@@ -2,13 +2,10 @@
 
 import ast
 import functools
-import importlib.util
-import json
 import os
 import shutil
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -156,30 +153,3 @@ def test_public_names_are_there():
     assert set(probe.__all__) < set(dir(probe))
     with pytest.raises(AttributeError, match=r"probe.nonsense: .*Case"):
         _ = probe.nonsense
-
-
-def names_gone(code):
-    """What this code takes from ``probe`` or ``lib``, and isn't there."""
-    known = {}
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in ("probe", "lib"):
-            home = importlib.import_module(node.module)
-            for name in (one.name for one in node.names):
-                place = f"{node.module}.{name}"
-                if hasattr(home, name):
-                    known[name] = getattr(home, name)
-                elif hasattr(home, "__path__") and importlib.util.find_spec(place):
-                    known[name] = importlib.import_module(place)
-                else:
-                    yield place
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            home = known.get(node.value.id)
-            if isinstance(home, types.ModuleType) and not hasattr(home, node.attr):
-                yield f"{home.__name__}.{node.attr}"
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
-def test_notebooks_name_what_exists(path):
-    """mypy checks the scripts. A notebook's wrong name is noticed only when the notebook is run."""
-    cells = [one for one in json.loads(path.read_text())["cells"] if one["cell_type"] == "code"]
-    assert not list(names_gone("\n".join("".join(one["source"]) for one in cells)))

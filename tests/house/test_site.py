@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import random
 import shutil
@@ -11,7 +10,6 @@ import sys
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
-import numpy as np
 import pytest
 
 import probe
@@ -58,15 +56,6 @@ def site(tmp_path_factory):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return out / probe.__version__
-
-
-@pytest.fixture(scope="module")
-def builder():
-    pytest.importorskip("yaml")
-    spec = importlib.util.spec_from_file_location("build", ROOT / "docs" / "site" / "build.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -137,21 +126,6 @@ def test_nothing_is_loaded_from_elsewhere(site, tab):
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
-def test_a_page_leads_to_itself_in_another_version(site, builder, tab, tmp_path):
-    both = tmp_path / "site"
-    for name in (probe.__version__, "0.0.9"):
-        shutil.copytree(site, both / name)
-    (both / "0.0.9" / "docs" / "lock.html").unlink()
-    builder.versions(both)
-    for page, there in (("docs/sums.html", "docs/sums.html"), ("docs/lock.html", "index.html")):
-        tab.goto((both / probe.__version__ / page).as_uri())
-        tab.get_by_label("Select version").focus()  # as the keyboard does: it opens the list
-        tab.get_by_role("link", name="0.0.9").click()
-        tab.wait_for_url((both / "0.0.9" / there).as_uri())
-    tab.goto((both / "index.html").as_uri())  # the newest
-    tab.wait_for_url((both / probe.__version__ / "index.html").as_uri())
-
-
 def opened(tab, site, address=EXPLORER):
     """The explorer, when it has added all that the question has stored bits for."""
     tab.goto("about:blank")
@@ -180,48 +154,6 @@ def test_an_address_that_asks_for_what_is_not_stored_says_so(site, tab, address,
     explore = opened(tab, site, f"explorer.html#{address}")
     assert said in explore.locator(".notice").inner_text()
     assert explore.locator(".answer h2").count() == 1
-
-
-def test_a_sum_is_added_in_another_order_by_hand(site, tab):
-    bench = opened(tab, site, "explorer.html").locator(".bench")
-    result, order = bench.locator(".result"), bench.locator("select")
-    left = result.inner_text()
-    assert "the bits of the left run, 2 ulp from the right run" in left
-    order.select_option(label="the right run's order")
-    assert "the bits of the right run" in result.inner_text()
-    order.select_option(label="halves of halves")
-    assert bench.locator(".formula").inner_text() == "((p0 + p1) + p2) + ((p3 + p4) + b)"
-    order.select_option(label="the left run's order")
-    fma, products = bench.locator("[type=checkbox]"), bench.locator(".product")
-    chosen = [*range(5)]
-
-    def expected(fused=False):
-        total = np.float32(X[chosen[0]] * W[chosen[0]])
-        for i in chosen[1:]:  # a product of two float32 is exact in float64
-            term = np.float64(X[i]) * np.float64(W[i]) if fused else X[i] * W[i]
-            total = np.float32(total + term)
-        return f"0x{(total + np.float32(0.0401)).view(np.uint32):08x}"
-
-    found = set()
-    for place in (3, 2, 1, 4, 3, 2, 1):
-        products.nth(place).focus()
-        tab.keyboard.press("ArrowLeft")
-        chosen[place - 1 : place + 1] = chosen[place - 1 : place + 1][::-1]
-        assert expected() in result.inner_text()
-        found.add(expected())
-    assert len(found) > 1  # the bit moved
-    products.nth(0).drag_to(products.nth(4))
-    chosen[0], chosen[4] = chosen[4], chosen[0]
-    assert expected() in result.inner_text()
-    fma.check()
-    assert expected(fused=True) in result.inner_text()
-    bench.get_by_text("as it was").click()
-    assert result.inner_text() == left
-
-
-X = np.float32([20, 30, 40, 50, 60])
-W = np.float32([-0.7313, -1.1043, 1.8492, 1.3007, -0.1033])
-"""What the third output of the report meets."""
 
 
 def test_keys_choose_outputs_and_the_address_is_the_question(site, tab):

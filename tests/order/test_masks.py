@@ -9,7 +9,7 @@ from probe.case import floats
 from probe.case.case import Case
 from probe.case.errors import InputError
 from probe.order import masks as masks_room
-from probe.order.masks import Masks, Scale, SessionOperator, classify, deal_questions
+from probe.order.masks import Masks, Scale, SessionOperator, deal_questions
 from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree
 from probe.targets.launch import InlineSession
@@ -58,11 +58,6 @@ def test_counts_in_parts_are_whole_and_cost_a_call_each():
     assert masks.summands().tolist() == [[300, 300], [300, 300]] and masks.calls == 1 + 3
 
 
-def test_an_answer_that_is_neither_number_is_minus_one():
-    given = np.array([[0.5, 2.0], [np.nan, -0.5]])
-    assert classify(given, 0.5, 2.0).tolist() == [[0, 1], [-1, -1]]
-
-
 @pytest.mark.parametrize("at_once", [1, 12, 1 << 23])
 def test_every_question_goes_to_one_filter_of_its_team(at_once, monkeypatch):
     monkeypatch.setattr(masks_room, "ANSWERS_AT_ONCE", at_once)
@@ -84,17 +79,6 @@ def test_every_question_goes_to_one_filter_of_its_team(at_once, monkeypatch):
         assert (leaves[~told] == -1).all()
         calls += len(leaves)
     assert calls == 3 and all((count == 0).all() for count in asked)
-
-
-@pytest.mark.parametrize("width", [1, 2, 3, 8, 9, 20])
-def test_equal_rows_are_asked_once_in_order(width):
-    rng = np.random.default_rng(width)
-    for count in (1, 2, 5, 60):
-        rows = rng.integers(-1, 3, (count, width))
-        distinct, where = masks_room._distinct_rows(rows)
-        assert distinct.tolist() == sorted(map(list, set(map(tuple, rows.tolist()))))
-        assert (distinct[where] == rows).all()
-        assert len(np.unique(distinct, axis=0)) == len(distinct)
 
 
 @pytest.mark.parametrize(

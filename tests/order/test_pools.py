@@ -241,50 +241,6 @@ def test_a_pool_is_not_asked_about_its_order(tmp_path):
     assert "divided by the count" in repr(told) and told.tree == "((0+1)+2)"
 
 
-def largest(way: pools.PoolMaximum, met, there, dtype):
-    """One output of a maximum, value by value."""
-    starts = {
-        "minus infinity": -np.inf,
-        "the smallest finite number": -floats.largest_finite(dtype),
-    }
-    best, shown = (starts.get(way.start),) * 2
-    least = 2.0 ** floats.FORMATS[dtype].emin
-    for value, here in zip(met, there, strict=True):
-        if not (here or way.padded):
-            continue
-        seen = 0.0 if way.flushed and abs(value) < least else value
-        if best is None:
-            best, shown = seen, value
-            continue
-        if way.choose == "NaN gives NaN":
-            moves = best == best and not seen <= best
-        elif way.choose == "NaN is passed over":
-            moves = seen > best or (best != best and seen == seen)
-        elif way.choose == "NaN is never larger":
-            moves = seen > best
-        else:
-            moves = not best > seen and seen != best and not (best != best and seen != seen)
-        best, shown = (seen, value) if moves else (best, shown)
-    result = shown if way.flushed == pools.COMPARED else best
-    return 0.0 if result is None else result
-
-
-@pytest.mark.parametrize("choose", pools.CHOOSE)
-@pytest.mark.parametrize("start", pools.STARTS)
-def test_a_maximum_takes_value_after_value_as_its_way_says(choose, start):
-    tiny, dtype = 2.0**-140, "float32"
-    values = [-np.inf, -3.0, -1.0, -tiny, 0.0, tiny, 2.0**-126, 1.0, np.inf, np.nan]
-    every = np.array(list(itertools.product(values, repeat=3))).T
-    there = np.random.default_rng(0).random(every.shape) < 0.8
-    met = np.where(there, every, 0.0)
-    for flushed, padded in itertools.product(("", "operands", pools.COMPARED), (False, True)):
-        way = pools.PoolMaximum(choose, start, padded, flushed)
-        found = way.outputs(met, there, np.ones(met.shape[1]), dtype)
-        columns = zip(met.T.tolist(), there.T.tolist(), strict=True)
-        expected = [largest(way, one, here, dtype) for one, here in columns]
-        assert ulp.equal(found, np.float32(expected), dtype), way
-
-
 def averaged(way: pools.Average, met, count, dtype):
     """One output of an average, in rational numbers."""
     form = way.kept

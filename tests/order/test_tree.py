@@ -243,49 +243,6 @@ def test_a_short_sum_of_few_products_is_read_again(leaves):
         assert read(short_formula(tree)) == tree, short_formula(tree)
 
 
-@pytest.mark.parametrize("leaves", [[3], [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 2, 4, 5, BIAS]])
-def test_lines_of_a_drawing_meet_where_leaves_are_added(leaves):
-    """From a leaf to the right, and down where its line ends, the sums that it is in are passed."""
-    for nested in every_nested(leaves):
-        tree = as_tree(nested)
-        lines = drawing(tree, frozenset([leaves[0]]))
-        names = ["b" if leaf == BIAS else f"p{leaf}" for leaf in tree.written]
-        names = [
-            name + "*" * (leaf == leaves[0]) for name, leaf in zip(names, tree.written, strict=True)
-        ]
-        assert [line.split()[0] for line in lines] == names
-        width = max(map(len, names)) + 1
-        rows = [line[width:].ljust(2 * len(leaves) + 1) for line in lines]
-        assert drawn(rows) == (set() if not tree.nodes else meets(tree))
-
-
-def drawn(rows: list[str]) -> set[frozenset[int]]:
-    """The rows that every vertical line joins, with all rows that its ends come from."""
-    below = {(row, 0): {row} for row in range(len(rows))}
-    found = set()
-    for column in range(1, max(map(len, rows)), 2):
-        group: list[int] = []
-        for row, text in enumerate(rows):
-            mark = text[column] if column < len(text) else " "
-            if mark in "┐┤┴│":
-                group.append(row)
-            if mark == "┴":
-                joined = set().union(*(below.pop((r, 0)) for r in group if rows[r][column] != "│"))
-                below[(row, 0)] = joined
-                found.add(frozenset(joined))
-                group = []
-    return found
-
-
-def meets(tree: Tree) -> set[frozenset[int]]:
-    place = {leaf: row for row, leaf in enumerate(tree.written)}
-    under: dict[int, frozenset[int]] = {}
-    for node, children in enumerate(tree.nodes):
-        parts = [under[c] if c < 0 else frozenset([place[c]]) for c in children]
-        under[~node] = frozenset().union(*parts)
-    return set(under.values())
-
-
 @pytest.mark.parametrize(
     ("tree", "text"),
     [
@@ -340,3 +297,17 @@ def test_orders_have_the_names_that_programmers_use():
 def test_trees_as_short_sums(tree, short, name):
     assert short_formula(tree) == short
     assert order_name(tree) == name
+
+
+def test_lines_of_a_drawing_meet_where_leaves_are_added():
+    nodes = [(0, 1), (2, 3), (-1, -2), (-3, 4), (5, 6, BIAS), (-4, -5)]
+    assert drawing(Tree.from_nodes(nodes), frozenset([0])) == [
+        "p0* ─┐",
+        "p1  ─┴─┐",
+        "p2  ─┐ │",
+        "p3  ─┴─┴─┐",
+        "p4  ─────┴─┐",
+        "p5  ─┐     │",
+        "p6  ─┤     │",
+        "b   ─┴─────┴─",
+    ]

@@ -13,7 +13,6 @@ from probe.order.replay import replay
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
 from probe.report import evaluator, proof
-from tests.exact import awkward
 from tests.order.test_replay import any_rounding
 from tests.order.test_tree import any_tree
 
@@ -53,16 +52,6 @@ def test_the_evaluator_gives_what_the_replay_gives(dtype: str, seed: int) -> Non
     expected = replay(Summation(tree, rounding), x, w, dtype, bias)
     got = evaluated(tree, rounding, x, w, dtype, bias)
     assert evaluator.equal(got, expected, dtype).all(), (tree.text, rounding)
-
-
-@pytest.mark.parametrize("dtype", floats.FORMATS)
-@pytest.mark.parametrize("tree", [Tree.sequential(4), Tree.together(4), Tree.lanes(4, 2)])
-def test_awkward_operands_too(dtype: str, tree: Tree) -> None:
-    x = np.stack([awkward(dtype, 500, seed) for seed in range(4)])
-    w = np.stack([awkward(dtype, 500, seed) for seed in range(4, 8)])
-    for rounding in (Rounding(), Rounding.fused_everywhere(tree)):
-        expected = replay(Summation(tree, rounding), x, w, dtype)
-        assert evaluator.equal(evaluated(tree, rounding, x, w, dtype), expected, dtype).all()
 
 
 def test_the_evaluator_is_python_3_8_and_numpy() -> None:
