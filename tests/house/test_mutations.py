@@ -70,19 +70,6 @@ def test_operators_numbers_and_truth_are_changed_one_at_a_time(mutate):
         assert [n for n, (old, new) in enumerate(lines, 1) if old != new] == [line]
 
 
-def test_the_closest_tests_come_first_and_others_are_left_out(mutate):
-    texts = {
-        "tests/order/test_orders.py": "from probe.order.tree import Tree\n" + "#" * 50,
-        "tests/order/test_tree.py": "from probe.order.tree import Tree\n" + "#" * 90,
-        "tests/order/test_flush.py": "from probe.order import flush\n",
-        "tests/sweep/test_bits.py": "from probe.order.tree import Tree\n",
-    }
-    texts["tests/explain/test_far.py"] = "pytest.importorskip\nfrom probe.order import flush\n"
-    near = mutate.near("probe/order/tree.py", texts)
-    assert near == [f"tests/order/test_{name}.py" for name in ("tree", "orders", "flush")]
-    assert mutate.near("probe/order/new.py", texts)[0] == "tests/order/test_flush.py"
-
-
 @pytest.mark.slow
 def test_of_changes_drawn_from_trees_and_how_they_grow_nearly_all_are_noticed(mutate, capsys):
     """Of other files too many change nothing that is computed to be counted without being read."""

@@ -141,36 +141,6 @@ def test_a_bare_address_asks_the_report_that_the_project_began_with(site, tab):
     assert explore.locator(".notice").inner_text() == ""
 
 
-@pytest.mark.parametrize(
-    ("address", "said"),
-    [
-        ("target=tensorflow==9", "target tensorflow==9"),
-        ("experiment=no_such", "experiment no_such"),
-        ("experiment=length_sweep&case=conv9d 3&vary=length", "operation conv9d 3 by length"),
-        ("experiment=length_sweep&at=5&colour=red", "colour, which is nothing that can be asked"),
-    ],
-)
-def test_an_address_that_asks_for_what_is_not_stored_says_so(site, tab, address, said):
-    explore = opened(tab, site, f"explorer.html#{address}")
-    assert said in explore.locator(".notice").inner_text()
-    assert explore.locator(".answer h2").count() == 1
-
-
-def test_keys_choose_outputs_and_the_address_is_the_question(site, tab):
-    explore = opened(tab, site)
-    explore.locator("canvas").focus()
-    before = explore.locator(".answer h2").inner_text()
-    tab.keyboard.press("ArrowDown")
-    tab.keyboard.press("ArrowRight")
-    tab.keyboard.press("p")
-    tab.keyboard.press("n")
-    chosen, address = explore.locator(".answer").inner_text(), tab.url
-    assert explore.locator(".answer h2").inner_text() != before
-    assert "output=" in address
-    again = opened(tab, site, address.removeprefix(f"{site.as_uri()}/"))
-    assert again.locator(".answer").inner_text() == chosen
-
-
 def test_random_outputs_give_the_stored_bits_and_pythons_partial_sums(site, tab):
     """Against the stored bits of both runs; some against every partial sum in Python, too."""
     opened(tab, site)

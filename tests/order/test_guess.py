@@ -91,23 +91,6 @@ def test_of_a_longer_sum_neighbours_are_asked_all_over_the_tree(monkeypatch):
     assert not fitting(operator, Tree.lanes(203, 4)) and not fitting(operator, Tree.pairwise(203))
 
 
-class Wider(Known):
-    """Partial sums of float32 in float64."""
-
-    def __init__(self, tree):
-        super().__init__(everywhere(tree, 1, 1), len(tree.leaves))
-        self.storage = np.dtype("float64")
-
-    def run(self, x, template, leaves, values):
-        return super().run(x, template, leaves, values).astype(np.float32).astype(float)
-
-
-def test_sums_that_are_kept_wider_tell_trees_apart_too():
-    """Their replays agree in nearly any order: it is the answers that refute a wrong guess."""
-    tree, other = Tree.sequential(120), other_trees(Tree.sequential(120), 1, seed=3)[0]
-    assert fitting(Wider(tree), tree) == [0] and not fitting(Wider(tree), other)
-
-
 def test_irregular_sums_are_asked_for_everything():
     """No steps to read: the guess is lost or wrong, and the tree is found all the same."""
     tree = random_tree(140, np.random.default_rng(6))

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import probe
-from probe.case import floats, ulp
+from probe.case import floats
 from probe.case.case import Case
 from probe.case.errors import InputError, TargetError
 from probe.order import pools, window
 from probe.order.windows import reveal_pool
 from probe.targets.target import Target
 from tests.convolutions import explain_case
-from tests.exact import rounded
 
 pytestmark = pytest.mark.long
 
@@ -239,65 +237,3 @@ def test_a_pool_is_not_asked_about_its_order(tmp_path):
     told = probe.order(case.with_(length=9), "reference")
     assert told.to_json()["replayed"] == 28
     assert "divided by the count" in repr(told) and told.tree == "((0+1)+2)"
-
-
-def averaged(way: pools.Average, met, count, dtype):
-    """One output of an average, in rational numbers."""
-    form = way.kept
-
-    def read(value):
-        least = Fraction(2) ** floats.FORMATS[way.kept].emin
-        return Fraction(0) if "operands" in way.flushed and abs(value) < least else value
-
-    def gives(value, form):
-        below = "results" in way.flushed and abs(value) < Fraction(floats.flushed_below(form))
-        return Fraction(0) if below else Fraction(rounded(value, form))
-
-    sums = {}
-    for node, children in enumerate(way.tree.nodes):
-        terms = [read(met[c] if c >= 0 else sums[c]) for c in children]
-        total = terms[0]
-        for term in terms[1:]:
-            total = gives(total + term, form)
-        sums[~node] = total
-    total = sums[~(len(way.tree.nodes) - 1)] if sums else met[0]
-    if way.rounded:
-        total, form = Fraction(rounded(total, dtype)), dtype
-    by = Fraction(len(met)) if way.whole else count
-    if way.last == pools.TIMES:
-        share = gives(1 / by, form)
-        total, ones = gives(read(total) * share, form), gives(count * share, form)
-    else:
-        total, ones = gives(read(total) / by, form), gives(count / by, form)
-    if way.whole:
-        total, ones = (Fraction(rounded(one, dtype)) for one in (total, ones))
-        total = gives(read(total) / ones, dtype)
-    return rounded(total, dtype)
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_an_average_adds_and_divides_as_its_way_says(dtype):
-    rng, form = np.random.default_rng(1), floats.FORMATS[dtype]
-    for trial in range(72):
-        kernel = [(1,), (3,), (2, 3), (10,)][trial % 4]
-        trees = pools.orders(kernel)
-        kept = [dtype, "float32", "float64"][trial // 4 % 3]
-        way = pools.Average(
-            trees[int(rng.integers(len(trees)))],
-            kept,
-            rounded=kept != dtype and bool(rng.integers(2)),
-            last=[pools.DIVIDED, pools.TIMES][int(rng.integers(2))],
-            whole=bool(rng.integers(2)),
-            flushed=pools.FLUSHES[int(rng.integers(4))] if kept != "float64" else "",
-        )
-        n, shape = int(np.prod(kernel)), (int(np.prod(kernel)), 12)
-        powers = rng.integers(-3, 3, shape) + (form.emin if trial % 2 else 0)
-        met = floats.nearest(rng.standard_normal(shape) * 2.0**powers, dtype)
-        met = np.where(rng.random(shape) < trial % 2 / 4, np.copysign(2.0**form.emin, met), met)
-        counts = rng.integers(1, n + 1, 12).astype(float)
-        found = way.outputs(met, np.ones(shape, bool), counts, dtype)
-        expected = [
-            averaged(way, list(map(Fraction, column)), Fraction(count), dtype)
-            for column, count in zip(met.T.tolist(), counts.tolist(), strict=True)
-        ]
-        assert ulp.equal(found, floats.round_to(np.array(expected), dtype), dtype), way

@@ -6,7 +6,6 @@ import ast
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,23 +145,3 @@ def test_a_folder_with_files_and_a_place_without_a_difference_are_refused(tmp_pa
     equal = Region("a", "a", "", 0, 0)
     with pytest.raises(InputError, match="no output of it differs"):
         reports.write_operation(tmp_path / "out", (left, right), equal, cause)
-
-
-@pytest.mark.slow
-def test_sides_with_other_variables_run_in_processes_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x = normal(2, 5)
-    text = "{y} = {0} * np.float32(os.environ.get('TF_PLANTED', '1'))"
-    step = Step("planted", Each("f"), lambda x: x, ["x"], text)
-    other = Step("planted", Each("f"), lambda x: x * np.float32(3), ["x"], text)
-    left, right = (record_run(Doubles({"x": x}, [one])) for one in (step, other))
-    first = compare_runs(RunningMatch.of(left, right)).first
-    assert first is not None
-    right = replace(right, target="numpy,threads=3")
-    monkeypatch.setattr(
-        "probe.report.recorded.library_variables",
-        lambda where: {"TF_PLANTED": "3" if "threads" in where.text else "1"},
-    )
-    made = reports.write_operation(tmp_path, (left, right), first, times=1)
-    assert '"TF_PLANTED": "3"' in made.script

@@ -21,7 +21,7 @@ import probe
 from probe import Case, load
 from probe.case.errors import InputError
 from probe.sweep import cluster
-from probe.sweep.cluster import DaskNode, Task, Wanted
+from probe.sweep.cluster import DaskNode, Wanted
 from probe.sweep.plan import Plans, SweepRequest
 from probe.targets import machine
 from probe.ui.cli import shell
@@ -185,23 +185,6 @@ def test_ctrl_c_leaves_what_is_there(swept, tmp_path):
     told, _ = swept(progress=press)
     assert told["interrupted"] and 0 < told["comparisons"] < 12
     assert len(load(tmp_path / "store").comparisons) == told["comparisons"]
-
-
-def deal(client, hosts):
-    """What one task comes to: its answers, and why it failed."""
-    taken, failed = [], []
-    question = {"target": SWITCHING, **REQUEST.to_json([5])}
-    task = Task("reference", 1, hosts, question, taken.append, failed.append)
-    cluster.deal(client, [task], lambda *_: None)
-    return taken, failed
-
-
-def test_work_of_which_all_nodes_are_gone_is_given_up(address, monkeypatch):
-    monkeypatch.setattr(cluster, "PATIENCE", 0.2)
-    with distributed.Client(address, set_as_default=False) as client:
-        assert deal(client, ["127.0.0.9"]) == ([], ["no node with it for 0.2 seconds"])
-        taken, failed = deal(client, ["127.0.0.1"])
-        assert "comparisons" in taken[0] and not failed
 
 
 OTHER = "amd-epyc-fam99-model1-avx2"

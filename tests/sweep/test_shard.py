@@ -64,18 +64,6 @@ def test_shards_of_a_sweep_have_the_rows_of_one_run(tmp_path):
     assert rows(tmp_path / "merged", *tables) == wanted
 
 
-@pytest.mark.slow
-def test_shards_of_a_sweep_by_order_cover_all_values():
-    whole = probe.sweep(CASE, range(5, 20), SWITCHING, by="order").to_json()
-    parts = [
-        probe.sweep(CASE, range(5, 20), SWITCHING, by="order", shard=f"{n}/2").to_json()
-        for n in (1, 2)
-    ]
-    for what in ("compared", "differing", "unknown"):
-        assert whole[what] == sum(part[what] for part in parts)
-    assert whole["differing"] > 0
-
-
 def test_a_part_is_stored_where_it_is_said(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = "sweep --op sum --in-channels 4 --lengths 1..3 --target numpy --shard 1/2".split()

@@ -91,10 +91,3 @@ def test_publishable_takes_host_and_user_out(monkeypatch):
     assert machine.publishable("ada@node17.lab: adapt node17") == "(user)@(host): adapt (host)"
     monkeypatch.undo()
     machine.private_names.cache_clear()
-
-
-def test_git_state_outside_of_a_checkout_is_null(monkeypatch, tmp_path):
-    machine.git_state.cache_clear()
-    monkeypatch.setattr(machine, "__file__", str(tmp_path / "probe" / "targets" / "machine.py"))
-    assert machine.git_state() == {"git_commit": None, "git_dirty": None}
-    machine.git_state.cache_clear()

@@ -226,22 +226,6 @@ def test_odd_files_are_one_line_whatever_their_ending(tmp_path, ending, capsys):
         refused_in_one_line(path, name, capsys)
 
 
-def test_truncated_models_are_one_line(tmp_path, capsys):
-    torch, keras = pytest.importorskip("torch"), pytest.importorskip("keras")
-    module = torch.nn.Sequential(torch.nn.Conv1d(2, 3, 3))
-    torch.save(module, tmp_path / "model.pt")
-    torch.save(module, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
-    model = keras.Sequential([keras.Input((32, 2)), keras.layers.Conv1D(3, 3)])
-    for ending in ("keras", "h5"):
-        model.save(tmp_path / f"model.{ending}")
-    for name in ("model.pt", "old.pt", "model.keras", "model.h5"):
-        whole = (tmp_path / name).read_bytes()
-        for size in (1, 100, len(whole) // 2, len(whole) - 30):
-            path = tmp_path / f"cut-{name}"
-            path.write_bytes(whole[:size])
-            refused_in_one_line(path, size, capsys)
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -258,15 +242,6 @@ def test_a_name_that_is_hidden_needs_trust(tmp_path, body):
     (named,) = files._pickled_names(path)
     assert named == "torch.Size" if b"os0" in body else named in (files.COMPUTED, "os.system")
     assert "os0" in str(body) or "runs code that it names" in refusal(path)
-
-
-@pytest.mark.parametrize("trusted", [False, True])
-@pytest.mark.slow_at("True")
-def test_a_tuple_of_a_million_tuples_ends_in_one_line(tmp_path, trusted):
-    path = tmp_path / "model.pt"
-    key = b")" + b"\x85" * 1_000_000  # as a key it would be hashed, which takes a call for each
-    path.write_bytes(b"\x80\x02}" + key + b"K\x01s.")
-    assert "weights alone do not define an architecture" in refusal(path, trust=trusted)
 
 
 @pytest.mark.parametrize(

@@ -216,14 +216,6 @@ def test_nothing_of_arrays_or_the_process_is_changed(tmp_path, slow):
         ask(name, question, lambda a=arrays: {**state_of_process(), "arrays": [*map(bits, a)]})
 
 
-@pytest.mark.slow
-def test_a_jax_function_is_asked_without_a_trace():
-    jnp = pytest.importorskip("jax.numpy")
-    ask("invariant", lambda: stable.invariant(lambda x: jnp.sum(x, -1))[0](X), state_of_process)
-    sides = (lambda: jnp.sum(X[:1], -1)), (lambda: jnp.sum(X, -1))
-    ask("first_difference", lambda: probe.first_difference(*sides), state_of_process)
-
-
 def test_every_public_function_is_asked(tmp_path):
     asked = {name for name, *_ in other_questions(tmp_path)}
     asked |= {"network", "examine", "record", "diff", "first_difference", "assert_same_bits"}

@@ -7,9 +7,6 @@ import os
 import random
 import resource
 import shutil
-import subprocess
-import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -259,61 +256,3 @@ def test_a_crash_at_any_write_of_a_compaction_changes_no_row(tmp_path, monkeypat
         Store(root / "m").compact()
         check_random(root, counts, causes)
         assert not list(root.rglob(".*.tmp"))
-
-
-CHILD = """
-import sys, random
-from probe.sweep.store import Store
-from tests.sweep.store.test_parquet import TARGETS, comparison, differences
-folder, first, last, seed = sys.argv[1], *map(int, sys.argv[2:])
-random.seed(seed)
-store = Store(folder)
-print("ready", flush=True)
-for at in range(first, last):
-    store.extend("differences", differences(TARGETS[at % 2], range(at % 3), at=at))
-    store.append("comparisons", comparison(TARGETS[at % 2], at=at, kept=at % 3))
-    if random.random() < 0.3:
-        store.flush()
-    if random.random() < 0.1:
-        store.compact()
-store.flush()
-while seed < 0:
-    store.append("comparisons", comparison(TARGETS[0], at=first, kept=first % 3))
-    store.extend("differences", differences(TARGETS[0], range(first % 3), at=first))
-    store.flush()
-    store.compact()
-"""
-
-
-def child(folder, first, last, seed):
-    command = [sys.executable, "-c", CHILD, str(folder), *map(str, (first, last, seed))]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-
-
-def whole(root, last):
-    found = load(root)
-    assert sorted(found.comparisons["at"]) == list(range(last))
-    assert dict(found.differences.groupby("at").size()) == {
-        at: at % 3 for at in range(last) if at % 3
-    }
-
-
-@pytest.mark.slow
-def test_processes_that_write_and_compact_one_store_at_once_lose_nothing(tmp_path):
-    folder = tmp_path / "root" / "m"
-    filled(tmp_path / "first" / "m", 0)
-    with Store(tmp_path / "first" / "m") as store:
-        store.append("comparisons", comparison(TARGETS[0], at=0))
-    merge([tmp_path / "first"], tmp_path / "root")
-    children = [child(folder, 40 * n, 40 * n + 40, n) for n in range(3)]
-    while any(one.poll() is None for one in children):  # a reader at the same time
-        found = load(tmp_path / "root")
-        sizes = found.differences.groupby("at").size()
-        assert all(count == at % 3 for at, count in sizes.items())
-        time.sleep(0.05)
-    for one in children:
-        one.communicate()
-    assert [one.returncode for one in children] == [0, 0, 0]
-    whole(tmp_path / "root", 120)
-    Store(folder).compact()
-    whole(tmp_path / "root", 120)

@@ -78,18 +78,6 @@ def test_causes_found_again_replace_the_older_set(folder):
     assert frame["ranges"][1].tolist() == [0, 3]
 
 
-def test_done_keys_are_stored_and_buffered_ones(folder):
-    with Store(folder) as store:
-        store.append("comparisons", comparison(5))
-    with Store(folder) as store:
-        store.append("comparisons", comparison(6))
-        assert store.done_keys() == {
-            ("r", "c", "reference", "length", 5, 9),
-            ("r", "c", "reference", "length", 6, 9),
-        }
-        assert store.done_keys("failures") == set()
-
-
 def test_a_comparison_and_its_differences_are_not_parted(folder):
     store = Store(folder, flush_rows=2)
     store.extend("differences", differences(range(5)))
@@ -186,3 +174,15 @@ def test_messages_of_libraries_are_stored_without_paths(folder):
     with Store(folder) as store:
         store.append("failures", {**failure, "message": "x", "stderr": "in /a/b/c.py line 3"})
     assert load(folder).failures["stderr"].tolist() == ["in .../c.py line 3"]
+
+
+def test_two_writers_of_one_folder_keep_both(folder):
+    first, second = Store(folder), Store(folder)
+    for at in range(6):
+        store = (first, second)[at % 2]
+        store.append("comparisons", comparison(at))
+        store.flush()
+    first.compact()
+    second.append("comparisons", comparison(6))
+    second.compact()
+    assert load(folder).comparisons["at"].tolist() == list(range(7))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -76,44 +75,12 @@ def test_the_rows_are_those_of_the_merged_stores(flat):
     assert load(flat.parent / "one").machines == ["machine-a"]
 
 
-def run_row(**more):
-    """A row of ``runs``."""
-    row = dict.fromkeys(schema.column_names("runs"), "")
-    row |= dict.fromkeys(("cpu_family", "cpu_model_number", "git_dirty", "emulated"))
-    row |= {"started": datetime(2026, 1, 1, tzinfo=UTC), "cores": 2, "schema_version": 4}
-    return {**row, "switches": {}, "environment": {}, "probe_version": "0.1.0", **more}
-
-
 def said(path):
     """What a file says of where its rows come from."""
     told = pq.read_schema(path).metadata
     names = ("experiment", "machine", "library", "version")
     keys = {name: f"probe.{name}".encode() for name in names}
     return {name: told[key].decode() for name, key in keys.items() if key in told}
-
-
-@pytest.fixture
-def two_libraries(tmp_path):
-    """Two runs, each with a comparison; a failure of the second alone."""
-    with Store(tmp_path / "x" / "some-machine") as store:
-        for number, (name, target) in enumerate(zip(("torch", "jax"), TARGETS, strict=False)):
-            known = {"run_id": name, "target": target, "experiment": "length_sweep"}
-            store.append("runs", run_row(**known, library=name, library_version=f"{number}.5"))
-            store.append("comparisons", {**comparison(target), "run_id": name})
-        failed = {"run_id": "jax", "target": TARGETS[1], "kind": "crash", "message": "no"}
-        store.append("failures", dict.fromkeys(schema.column_names("failures")) | failed)
-        store.append("cases", [case_row("c")])
-    return tmp_path / "x"
-
-
-def test_files_say_where_their_rows_come_from(two_libraries):
-    folder = two_libraries / "some-machine"
-    both = {"machine": "some-machine", "experiment": "length_sweep", "version": "0.1.0"}
-    (merged,) = merge([two_libraries], two_libraries.parent / "out")
-    for one in (folder, merged):
-        for table in ("comparisons", "cases", "runs"):
-            assert said(one / f"{table}.parquet") == both | {"library": "jax 1.5, torch 0.5"}
-        assert said(one / "failures.parquet") == both | {"library": "jax 1.5"}
 
 
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,6 @@ import random
 import numpy as np
 
 from probe.case import floats
-from probe.case.operation import operation_of_spec
 from probe.targets.backends.contract import Key, Unsupported
 from probe.targets.backends.reference import (
     KEYS,
@@ -160,64 +159,22 @@ def off(n, factors, arithmetic):
     return arithmetic.add(sequential(n, factors, arithmetic), arithmetic.working.type(0.001))
 
 
-# An algorithm that does not add the products, in float32 and float64, groups=1: Winograd's F(2,3)
-# (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016): the transforms
-# of four inputs, of three weights, and back to two outputs.
-OF_INPUT = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1))
-OF_WEIGHTS = ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1))
-OF_OUTPUT = ((1, 1, 1, 0), (0, 1, -1, -1))
+def winograd(n, factors, arithmetic):
+    """Two products in one, which is no sum of products.
 
-
-def transformed(matrix, array, axis):
-    """Returns a small matrix applied along one axis, its terms added in order."""
-    rows = []
-    for row in matrix:
-        terms = [c * array.take(i, axis) for i, c in enumerate(row) if c]
-        total = terms[0]
-        for term in terms[1:]:
-            total = total + term
-        rows.append(total)
-    return np.stack(rows, axis).astype(array.dtype)
-
-
-def winograd(spec, arithmetic):
-    """f(x, w) for kernels of 3 or 3x3, stride and dilation 1: four multiplications for two outputs.
-
-    Tiles of two outputs start at output 0, so that a longer input changes no tile but the last.
+    x0 w0 + x1 w1 = (x0 + x1) (w0 + w1) - x0 w1 - x1 w0: as Karatsuba multiplies, and Winograd's
+    F(2,3) transforms. For windows of 3 that lie side by side.
     """
-    if not arithmetic.native or spec["groups"] != 1 or operation_of_spec(spec).transposed:
-        raise Unsupported("algorithm=winograd is for convolutions of float32 and of one group")
-    if set(spec["kernel"]) != {3} or len(spec["kernel"]) > 2:
-        raise Unsupported(f"kernel={spec['kernel']}: algorithm=winograd is for 3 and 3x3")
-    if set(spec["stride"]) | set(spec["dilation"]) != {1}:
+    windows = factors.windows
+    if not arithmetic.native or set(windows.kernel) != {3}:
+        raise Unsupported("algorithm=winograd is for kernels of 3 in float32 and float64")
+    if set(windows.stride) | set(windows.dilation) != {1}:
         raise Unsupported("algorithm=winograd has stride 1 and dilation 1")
-    rank = len(spec["kernel"])
-
-    def compute(x, w):
-        channels, filters = x.array.shape[1], w.shape[2]
-        w = w.reshape((3,) * rank + (channels, filters))
-        tiles, places = [-(-size // 2) for size in x.out], []
-        short = [2 * t + 2 - size for t, size in zip(tiles, x.array.shape[3:], strict=False)]
-        d = np.pad(x.array[0], [(0, 0), (0, 0)] + [(0, max(s, 0)) for s in short], "constant")
-        for axis in range(rank):  # (channels, batch, tiles, 4, tiles, 4)
-            place = 2 + 2 * axis
-            windows = 2 * np.arange(tiles[axis])[:, None] + np.arange(4)
-            d = transformed(OF_INPUT, d.take(windows, place), place + 1)
-            w = transformed(OF_WEIGHTS, w, axis)
-            places.append(place + 1)
-        # multiplied place by place, then added over the channels in order: (filters, batch, ...)
-        between = (1,) + (1, 4) * rank
-        y = np.zeros(())
-        for channel in range(channels):
-            factor = np.moveaxis(w[..., channel, :], -1, 0)
-            term = factor.reshape(factor.shape[:1] + between) * d[channel]
-            y = term if channel == 0 else y + term
-        for place in places:
-            y = transformed(OF_OUTPUT, y, place)
-        y = y.reshape(y.shape[:2] + tuple(2 * t for t in tiles))
-        return y[(None, slice(None), slice(None)) + tuple(slice(size) for size in x.out)]
-
-    return compute
+    total = np.zeros(1, arithmetic.working)
+    for leaf in range(0, n - 1, 2):
+        (x0, w0), (x1, w1) = factors(leaf), factors(leaf + 1)
+        total = total + ((x0 + x1) * (w0 + w1) - x0 * w1 - x1 * w0)
+    return total + arithmetic.multiply(*factors(n - 1)) if n % 2 else total
 
 
 DOUBLES = {
@@ -234,6 +191,7 @@ DOUBLES = {
     "off": off,
     "short": short_sum,
     "short_sums": short_sums,
+    "winograd": winograd,
     "random": added_in_order(shuffled),
 }
 
@@ -262,12 +220,10 @@ class PoolDouble(ReferencePool):
 class Doubles(Reference):
     """probe's reference, and algorithms that a library may have."""
 
-    keys = KEYS | {"algorithm": Key((*SUMS, *DOUBLES, "winograd"), "sequential", "of the tests")}
+    keys = KEYS | {"algorithm": Key((*SUMS, *DOUBLES), "sequential", "of the tests")}
 
     def pool(self, spec, arithmetic):
         return PoolDouble(spec, arithmetic, self.algorithm)
 
     def computed(self, spec, arithmetic):
-        if self.algorithm == "winograd":
-            return winograd(spec, arithmetic)
         return summing(spec, {**SUMS, **DOUBLES}[self.algorithm], arithmetic)

@@ -9,16 +9,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe.case.case import Case
-from probe.case.errors import TargetError
-from probe.explain.comparison import outputs_of_call
 from probe.sweep.campaign import run_row
-from probe.targets import launch, target
+from probe.targets import target
 from probe.targets.backends import conformance
 from probe.targets.backends.contract import Unsupported
 from probe.targets.backends.source import InputShape
 from probe.targets.backends.tensorflow import TensorFlow, error_line
-from probe.targets.target import Target
 from tests.targets.backends import conforming
 
 pytestmark = pytest.mark.long
@@ -142,21 +138,3 @@ def test_an_operator_refused_by_the_backend_itself_is_unsupported():
     both = dict(spec, stride=[2, 2], dilation=[2, 2])
     with pytest.raises(Unsupported, match="strides or dilations"):
         TensorFlow().described({}, "cpu", "").emit(both, InputShape(both, (1, 5, 5, 2)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("op", ["conv2d", "depthwise_conv2d"])
-def test_what_onednn_has_no_primitive_for_is_unsupported(op, dtype):
-    limited = Target.parse("tensorflow,isa=avx2")
-    if why := target.why_unavailable(limited):
-        pytest.skip(why)
-    case = Case(op, 3, 4, 4, 12, dtype=dtype)
-    with launch.open_session(limited) as session:
-        try:
-            outputs_of_call(session, case)
-        except TargetError as error:
-            refused = error
-        else:
-            pytest.skip("AVX2 has a primitive for it in this release")
-    assert refused.kind == "unsupported" and "refuses" in refused.why

@@ -54,14 +54,6 @@ def test_a_half_made_environment_is_not_one(mark):
     assert environments.installed_environments() == []
 
 
-def test_environments_are_listed_by_release():
-    for version in ("2.10.0", "1.15.0", "2.9.0"):
-        made(version=version)
-    made(version="2.9.0", arm64=True)
-    listed = [one.target for one in environments.installed_environments()]
-    assert listed == [f"tensorflow=={v}" for v in ("1.15.0", "2.9.0", "2.9.0@arm64", "2.10.0")]
-
-
 def test_a_release_runs_on_its_environments_interpreter():
     where = Target.parse("tensorflow==1.2.1")
     assert "tensorflow==1.2.1 is not installed here" in str(target.why_unavailable(where))

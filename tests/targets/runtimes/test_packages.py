@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,9 @@ pytestmark = pytest.mark.usefixtures("cache")
     ("version", "python", "choices", "beside"),
     [
         ("0.12.1", "3.6", ["tensorflow==0.12.1"], []),
-        ("1.12.0", "3.6", ["tensorflow==1.12.0"], []),
         ("1.13.1", "3.7", ["tensorflow==1.13.1"], ["protobuf<3.21"]),
         ("1.15.0", "3.7", ["tensorflow-cpu==1.15.0", "tensorflow==1.15.0"], ["protobuf<3.21"]),
-        ("1.15.5", "3.7", ["tensorflow==1.15.5"], ["protobuf<3.21"]),
         ("2.9.0", "3.7", ["tensorflow-cpu==2.9.0", "tensorflow==2.9.0"], ["protobuf<3.21"]),
-        ("2.11.0", "3.7", ["tensorflow-cpu==2.11.0", "tensorflow==2.11.0"], []),
         ("2.14.0", "3.11", ["tensorflow-cpu==2.14.0", "tensorflow==2.14.0"], ["numpy<2"]),
         ("2.21.0", "3.11", ["tensorflow-cpu==2.21.0", "tensorflow==2.21.0"], []),
     ],
@@ -101,19 +97,6 @@ def test_an_installer_is_not_led_elsewhere(monkeypatch, tmp_path):
     monkeypatch.setenv("PIP_TARGET", "/elsewhere")
     packages.run_installer(["sh", "-c", f"env > {tmp_path / 'seen'}"], "looking")
     assert "/elsewhere" not in (tmp_path / "seen").read_text()
-
-
-@pytest.mark.parametrize("pip", [None, "a spec"])
-def test_arm64_wheels_come_by_pip_where_there_is_no_uv(monkeypatch, tmp_path, pip):
-    ran = []
-    monkeypatch.setattr(packages, "uv", lambda: None)
-    monkeypatch.setattr(packages, "find_python", lambda version: Path("/base/python"))
-    monkeypatch.setattr(packages, "find_spec", lambda name: pip)
-    monkeypatch.setattr(packages, "run_installer", lambda command, what: ran.append(command))
-    packages.install_for_arm64(tmp_path, "3.11", ["a==1"])
-    ((python, *words),) = ran
-    assert python == (sys.executable if pip else "/base/python")
-    assert words[-3:] == ["--target", str(tmp_path), "a==1"]
 
 
 def test_a_root_folder_needs_a_python(tmp_path):
