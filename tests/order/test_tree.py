@@ -243,6 +243,10 @@ def test_a_short_sum_of_few_products_is_read_again(leaves):
         assert read(short_formula(tree)) == tree, short_formula(tree)
 
 
+def in_lanes(lanes: Sequence[int]) -> Tree:
+    return Tree.sequential([leaf for lane in lanes for leaf in range(lane, 32, 8)])
+
+
 @pytest.mark.parametrize(
     ("tree", "text"),
     [
@@ -255,6 +259,11 @@ def test_a_short_sum_of_few_products_is_read_again(leaves):
         (Tree.together(8), "{p0+p1+...+p7}"),
         (Tree.sequential([*range(9), BIAS]), "p0+p1+...+p8+b"),
         (Tree.sequential(range(9)[::-1]), "p8+p7+...+p0"),
+        (in_lanes(range(8)), "p0+p8+p16+p24+p1+p9+p17+p25+...+p7+p15+p23+p31"),
+        (
+            in_lanes([0, 1, 2, 3, 5, 6]),
+            "p0+p8+p16+p24+p1+p9+p17+p25+...+p3+p11+p19+p27+p5+p13+p21+p29+p6+p14+p22+p30",
+        ),
     ],
 )
 def test_dots_stand_for_what_goes_on_in_the_same_way(tree, text):
@@ -311,3 +320,16 @@ def test_lines_of_a_drawing_meet_where_leaves_are_added():
         "p6  ─┤     │",
         "b   ─┴─────┴─",
     ]
+
+
+def test_sums_of_three_within_each_other_end_in_dots():
+    """Without an end of the brackets a thousand levels were more than Python's stack has."""
+    nodes, leaf = [(0, 1, 2)], 3
+    for _ in range(1500):
+        nodes.append((leaf, leaf + 1, ~(len(nodes) - 1)))
+        leaf += 2
+    count = len(nodes)
+    moved = [tuple(c + leaf if c >= 0 else c - count for c in node) for node in nodes]
+    tree = Tree.from_nodes([*nodes, *moved, (~(count - 1), ~(2 * count - 1))])
+    text = short_formula(tree)
+    assert text.startswith("{{{{") and "...}" in text
