@@ -10,64 +10,24 @@ import pytest
 
 from probe.case.case import Case
 from probe.case.errors import InputError
-from probe.case.ulp import equal
 from probe.order import window
 from probe.targets.target import Target
 from probe.ui.cli import shell
 from tests.convolutions import explain_case
-from tests.targets.backends import conforming
 
 pytestmark = pytest.mark.long
 
-LAYERS = [
-    Case("dense", in_channels=65, filters=8, batch=rows, bias="normal") for rows in (1, 2, 9)
-] + [Case("dense", in_channels=129, filters=48, batch=3)]
+ROWS = Case("dense", in_channels=65, filters=8, bias="normal")
+LIBRARIES = "torch tensorflow numpy keras jax onnxruntime litert opencv".split()
 SWITCHES = "reference,algorithm=pairwise,length_switch=3"
 
 
-def torch_layer(x, w, b):
-    torch = pytest.importorskip("torch")
-    made = torch.nn.Linear(*w.shape, bias=b is not None)
-    with torch.no_grad():
-        made.weight.copy_(torch.from_numpy(w.T))
-        if b is not None:
-            made.bias.copy_(torch.from_numpy(b))
-        return made(torch.from_numpy(x)).numpy()
-
-
-def tensorflow_layer(x, w, b):
-    tf = pytest.importorskip("tensorflow")
-    y = tf.matmul(tf.constant(x), tf.constant(w))
-    return (y if b is None else tf.nn.bias_add(y, tf.constant(b))).numpy()
-
-
-def numpy_layer(x, w, b):
-    return x @ w if b is None else x @ w + b
-
-
-OWN = {
-    "torch": torch_layer,
-    "tensorflow": tensorflow_layer,
-    "numpy": numpy_layer,
-}
-
-
-@pytest.mark.parametrize("name", OWN)
-@pytest.mark.slow_at("tensorflow", "torch")
-def test_the_bits_are_those_of_the_librarys_own_layer(started, name):
-    for case in LAYERS:
-        x, w, b = case.operands()
-        y = conforming.run(started(name), case.spec(), x, w, b)
-        assert y.shape == case.output_shape()
-        assert equal(y, OWN[name](x, w, b), "float32"), case.label
-
-
-@pytest.mark.parametrize("name", [*OWN, "keras", "jax", "onnxruntime", "litert", "opencv"])
+@pytest.mark.parametrize("name", LIBRARIES)
 @pytest.mark.slow_at("jax", "litert", "opencv", "onnxruntime", "keras", "tensorflow", "torch")
 def test_rows_are_explained_and_what_is_called_a_cause_replays(started, name):
     """Whether a library differs depends on the processor: that it replays does not."""
     started(name)
-    found = explain_case(LAYERS[0], Target.parse(name), 1, 9)
+    found = explain_case(ROWS, Target.parse(name), 1, 9)
     assert found.compared == 8
     assert found.to_json()["replayed"] == 8
     assert sum(found.to_json()["causes"].values()) == found.to_json()["differing"]

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
 from probe.case import floats, ulp
 from probe.case.case import Case
-from probe.order import flush
-from probe.order.masks import Masks
 from probe.order.replay import replay
 from probe.order.summation import EVERY, Rounding, Summation
 from probe.order.tree import BIAS, Tree
 from probe.report import evaluator
-from tests.order.synthetic import compared, model_of
+from tests.order.synthetic import compared
 from tests.order.test_replay import slowly
 from tests.order.test_reveal import Known, everywhere, revealed
 from tests.report.test_evaluator import evaluated
@@ -154,44 +150,3 @@ def test_the_replay_and_the_script_flush_as_defined(dtype):
         assert ulp.equal(got, expected, dtype), rounding
         written = evaluated(tree, rounding, x, w, dtype, bias)
         assert evaluator.equal(written, expected, dtype).all(), rounding
-
-
-BIASED = Tree.parse("(((0+b)+1)+(2+3))")
-"""Leaf 0 is added to the bias, 1 to their sum, 3 to 2."""
-
-
-def answered(question, leaves, dtype, **flushed):
-    """What one output that flushes so answers, about leaves (the bias is 4)."""
-    rounding = Rounding(fused=frozenset([1]), **flushed)
-    model = model_of(Summation(BIASED, rounding), 4, True, dtype)
-    return int(question(Masks(model), np.array([[leaves]]))[0, 0, 0])
-
-
-@pytest.mark.parametrize("dtype", floats.FORMATS)
-def test_each_question_counts_what_it_asks_about_and_nothing_else(dtype):
-    kinds = ["flushed_inputs", "flushed_weights", "flushed_products", "flushed_whole"]
-    asked = {
-        "flushed_inputs": [(flush.count_inputs_kept, [0, 2, 3, -1], 3)],
-        "flushed_weights": [(flush.count_weights_kept, [0, 1, 2, 3], 4)],
-        "flushed_products": [
-            (flush.count_products_kept, [3, 2], 1),
-            (flush.count_kept_behind_bias, [0, 4], 1),
-            (flush.count_biases_kept, [4, 0], 1),
-        ],
-        "flushed_whole": [(flush.count_products_kept, [1, 0], 1)],
-    }
-    for kind, questions in asked.items():
-        for question, leaves, count in questions:
-            told = {other: answered(question, leaves, dtype, **{other: ALL}) for other in kinds}
-            assert told == {other: count * (other != kind) for other in kinds}, question
-            assert answered(question, leaves, dtype) == count
-            assert answered(question, leaves, dtype, flushed_sums=ALL) == count
-
-
-@pytest.mark.parametrize("dtype", floats.FORMATS)
-def test_a_sum_is_asked_above_it_or_as_the_output(dtype):
-    for leaves, node in (([0, 4, 1], 0), ([2, 3, 0], 2), ([0, 2], 3)):
-        for flags in itertools.product([False, True], repeat=4):
-            some = frozenset(itertools.compress(range(4), flags))
-            told = answered(flush._sum_is_flushed, leaves, dtype, flushed_sums=some)
-            assert told == flags[node], (node, some)

@@ -220,15 +220,6 @@ def test_windows_that_read_only_padding_have_no_way_and_no_fault():
     assert orders.replayed.all()
 
 
-def test_known_ways_of_long_sums_save_every_question():
-    case = conv(in_channels=64)
-    first = reveal(session(), case)
-    again = reveal(session(), case.with_(length=15), known=first.summations)
-    assert (
-        again.replayed.all() and again.summations == first.summations and again.calls <= 1 + ASKED
-    )
-
-
 def test_windows_at_edges_of_a_long_sum_are_settled_by_the_order_within():
     """They are asked a few questions, not all that their own trees would take."""
     plain, padded = (
@@ -237,14 +228,6 @@ def test_windows_at_edges_of_a_long_sum_are_settled_by_the_order_within():
     )
     assert padded.replayed.all() and plain.summations == padded.summations
     assert padded.calls <= plain.calls + EDGES + ASKED
-
-
-@pytest.mark.parametrize(("length", "filters", "more"), [(90, 3, 0), (7, 1, 8), (3, 1, 111)])
-def test_the_fewer_outputs_the_more_operands_they_have_to_replay(length, filters, more):
-    """Twelve sets, each run twice, five scaled ones, a mirrored and a halved one, up to 128."""
-    orders = reveal(session(), conv(length=length, filters=filters))
-    assert orders.replayed.all() and orders.checks == 2 * 12 + 5 + 2 + more
-    assert orders.sets == 12 + 5 + more
 
 
 RANGES = {

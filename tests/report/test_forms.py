@@ -25,21 +25,12 @@ body:
       options:
         - Feature
         - "Bug"
-    validations:
-      required: true
-  - type: dropdown
-    attributes:
-      label: Favourite colour
-      options:
-        - red
-        - blue
   - type: input
     attributes:
       label: "Tensorflow Version"
   - type: textarea
     attributes:
       label: Current Behaviour?
-      description: what happened
   - type: textarea
     attributes:
       label: Standalone code to reproduce the issue
@@ -68,11 +59,11 @@ def test_a_forms_file_is_filled_in_its_own_order(made, tmp_path):
     (tmp_path / "bug.yml").write_text(YML)
     form = form_of(TORCH, str(tmp_path / "bug.yml"))
     assert [heading for heading, _ in form.sections] == [
-        *("Issue Type", "Favourite colour", "Tensorflow Version", "Current Behaviour?"),
+        *("Issue Type", "Tensorflow Version", "Current Behaviour?"),
         "Standalone code to reproduce the issue",
     ]
     text = report.report_text(found, form)
-    assert "### Issue Type\n\nBug\n" in text and "(choose: red, blue)" in text
+    assert "### Issue Type\n\nBug\n" in text
     assert text.index("### Current Behaviour?") < text.index("**Verdict: both sides are")
     code = text.partition("### Standalone code")[2]
     assert found.short.text.strip() in code and "I agree" not in text and "not a field" not in text

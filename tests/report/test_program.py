@@ -156,23 +156,16 @@ def clean(path: Path) -> str:
 
 
 ALL = [
-    ("tensorflow", "2.21.0", Case(op="conv1d", kernel=5, in_channels=2, bias=0.5)),
     ("tensorflow,onednn=0,contraction=0,threads=2", "2.21.0", Case(op="conv2d", kernel="1x5")),
     ("tensorflow,xla=1", "2.21.0", Case(op="depthwise_conv2d", kernel=3, in_channels=2, padding=1)),
     ("tensorflow,weights=constant", "2.21.0", Case(op="conv3d", kernel=2, bias="normal")),
     ("tensorflow,algorithm=elementwise", "2.21.0", Case(op="conv2d", kernel=2, padding="same")),
-    ("tensorflow,mode=graph", "2.21.0", Case(op="dot", in_channels=9)),
     ("tensorflow", "1.2.1", Case(op="conv2d", kernel="1x5", bias=0.5, padding="1:0,0")),
-    ("tensorflow,threads=1", "1.15.0", Case(op="conv1d", kernel=3, padding="same")),
-    ("tensorflow", "1.15.0", Case(op="max_pool2d", kernel=2)),
     ("tensorflow", "1.15.0", Case(op="avg_pool2d", kernel=3, height=6, padding=1)),
     ("tensorflow", "1.15.0", Case(op="conv1d", kernel=3, bias=0.5, dtype="bfloat16")),
     ("tensorflow,algorithm=elementwise", "2.21.0", Case("conv2d", 2, 4, 8, groups=2)),
-    ("tensorflow,algorithm=elementwise,mode=graph", "2.21.0", Case("depthwise_conv2d", 2, 4)),
-    ("tensorflow,deterministic=1", "2.21.0", Case(op="avg_pool2d", kernel=3, padding=1)),
     ("keras", "3.15.1", Case("conv2d", 3, 2, 2, padding=1, bias=0.5, groups=2)),
     ("keras,xla=1", "3.15.1", Case(op="matmul", in_channels=4)),
-    ("torch", "2.13.0", Case(op="conv1d", kernel=5, padding="same", bias=0.5)),
     ("torch,mkldnn=0,threads=1", "2.13.0", Case(op="conv2d", kernel=3, padding="0:1,1")),
     ("torch", "2.13.0", Case(op="matmul", in_channels=4, filters=2, bias=0.5)),
     ("torch", "2.13.0", Case(op="max_pool2d", kernel=3, padding="caffe")),
@@ -180,10 +173,8 @@ ALL = [
     ("jax,threads=2", "0.10.2", Case(op="sum", in_channels=4, dtype="float64")),
     ("onnxruntime", "1.31.1", Case(op="conv1d", kernel=5, padding="same", bias=0.5)),
     ("onnxruntime,weights=argument", "1.31.1", Case(op="matmul", in_channels=3, filters=2, bias=1)),
-    ("onnxruntime", "1.31.1", Case(op="avg_pool1d", kernel=3, padding=1)),
     ("openvino,precision=f32", "2026.4.1", Case(op="conv1d", kernel=5, padding="same", bias=0.5)),
     ("opencv,winograd=0", "4.13.0", Case(op="conv2d", kernel=3, padding="same", stride=2)),
-    ("opencv", "4.13.0", Case(op="max_pool1d", kernel=3)),
     ("numpy,threads=1", "2.4.6", Case(op="dot", in_channels=4, bias=0.5)),
 ]
 

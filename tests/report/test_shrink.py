@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,8 +10,6 @@ from hypothesis import strategies as st
 from probe.case.case import Case
 from probe.explain.comparison import Finding
 from probe.report.shrink import (
-    Search,
-    Spent,
     _plain_values,
     complexity,
     number_steps,
@@ -21,51 +17,6 @@ from probe.report.shrink import (
     smaller,
     smallest_finding,
 )
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two numbers, each with a step of its own."""
-
-    a: int
-    b: int
-
-    @property
-    def key(self):
-        return (self.a, self.b)
-
-
-STEPS = {
-    "a": lambda one: (Pair(n, one.b) for n in smaller(one.a, 0)),
-    "b": lambda one: (Pair(one.a, n) for n in smaller(one.b, 0)),
-}
-
-
-@given(st.integers(0, 500), st.integers(0, 500), st.integers(0, 500), st.integers(0, 500))
-def test_a_monotone_failure_is_shrunk_to_its_threshold(a, b, least_a, least_b):
-    start = Pair(a + least_a, b + least_b)
-    search = Search(start, lambda one: one.a >= least_a and one.b >= least_b, 200)
-    search.exhaust(STEPS)
-    assert search.best == Pair(least_a, least_b)
-    assert search.calls <= 120
-
-
-def test_nothing_is_asked_twice_and_the_budget_holds():
-    asked = []
-
-    def fails(one):
-        asked.append(one)
-        return one.a % 7 == 3
-
-    search = Search(Pair(1004, 5), fails, 60)
-    search.exhaust(STEPS)
-    assert len(asked) == len(set(asked)) == search.calls <= 60
-    assert search.best.b == 0 and search.best.a % 7 == 3
-    assert not any(n % 7 == 3 for n in smaller(search.best.a, 0))
-    small = Search(Pair(1000, 5), lambda one: one.a > 500, 3)
-    with pytest.raises(Spent):
-        small.exhaust(STEPS)
-    assert small.calls == 3
 
 
 @given(st.integers(2, 10**6))

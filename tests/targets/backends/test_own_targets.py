@@ -13,55 +13,29 @@ from probe.targets import backends, target
 from probe.ui.cli import shell
 
 SOURCE = """
-import numpy as np
+from probe.targets.backends.contract import Key, Unsupported
+from probe.targets.backends.reference import Reference
 
-from probe.targets.backends.contract import Backend, Key, Operator, Unsupported
 
-
-class Lonely(Backend):
+class Lonely(Reference):
     name = "lonely"
     distributions = ("lonely-library",)
     module = "lonely_library"
-    keys = {"backwards": Key(("0", "1"), "0", "adds from the last to the first")}
+    keys = {"pairs": Key(("0", "1"), "0", "adds neighbours first")}
     doc = "adds in a Python loop"
-    suggestions = (",backwards=1",)
+    suggestions = (",pairs=1",)
 
     def start(self, switches, device):
         import lonely_library
 
-        self.step = -1 if switches.get("backwards") == "1" else 1
-        facts = {"library": "lonely", "library_version": lonely_library.VERSION}
-        return dict(facts, devices=["cpu"], threads=1)
+        algorithm = "pairwise" if switches.get("pairs") == "1" else "sequential"
+        facts = Reference.start(self, {"algorithm": algorithm}, device)
+        return dict(facts, library="lonely", library_version=lonely_library.VERSION)
 
     def operator(self, spec):
         if spec["op"] != "sum":
             raise Unsupported("op=%s: it has sums alone" % spec["op"])
-        return Sum(spec, self.step)
-
-
-class Sum(Operator):
-    def __init__(self, spec, step):
-        Operator.__init__(self, spec)
-
-        def call(x, w, b):
-            total = np.zeros(x.shape[:-1], x.dtype)
-            for column in range(x.shape[-1])[::step]:
-                total = total + x[..., column]
-            return total[..., None]
-
-        self.call = call
-
-    def input(self, x):
-        return x
-
-    def weights(self, w):
-        return w
-
-    def bias(self, b):
-        return b
-
-    def output(self, y):
-        return y
+        return Reference.operator(self, spec)
 """
 
 
@@ -90,15 +64,15 @@ def _lonely(tmp_path, monkeypatch):
 def test_it_is_a_target_like_any_other(capsys):
     case = probe.Case("sum", in_channels=4, length=2)
     assert probe.order(case, "lonely").tree == "(((0+1)+2)+3)"
-    assert probe.order(case, "lonely,backwards=1").tree == "(0+(1+(2+3)))"
+    assert probe.order(case, "lonely,pairs=1").tree == "((0+1)+(2+3))"
     with pytest.raises(TargetError, match="unsupported: op=dot: it has sums alone"):
         probe.order(probe.Case("dot", in_channels=4, length=1), "lonely")
-    with pytest.raises(InputError, match="lonely has no switch 'x'; use backwards=0|1"):
+    with pytest.raises(InputError, match="lonely has no switch 'x'; use pairs=0|1"):
         probe.Target.parse("lonely,x=1")
     assert shell.run(["targets", "--json"]) == 0
     rows = {row["target"]: row for row in json.loads(capsys.readouterr().out)["targets"]}
     assert rows["lonely"]["available"] and rows["lonely"]["version"] == "1.5"
-    assert rows["lonely,backwards=1"]["doc"] == "adds from the last to the first"
+    assert rows["lonely,pairs=1"]["doc"] == "adds neighbours first"
 
 
 @pytest.mark.usefixtures("_lonely")
