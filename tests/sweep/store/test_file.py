@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import resource
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -180,28 +179,6 @@ def test_a_flipped_bit_is_refused_by_every_reader(swept, capsys, table):
         assert why.startswith(f"file={table}.parquet: damaged")
     err = capsys.readouterr().err
     assert f"file={table}.parquet: damaged" in err and err.count("\n") == 1
-
-
-def test_a_limit_on_the_size_of_files_is_one_line_and_loses_nothing(tmp_path):
-    folder = tmp_path / "m"
-    store = Store(folder)
-    store.append("comparisons", [comparison(TARGETS[0], at=at) for at in range(50)])
-    store.flush()
-    for at in range(50, 4_050):
-        changes = {"digest_at": f"{random.getrandbits(512):0128x}"}
-        store.append("comparisons", comparison(TARGETS[0], at=at, **changes))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-    try:
-        for write in (store.flush, store.compact):
-            with pytest.raises(StoreError, match=r"store=.*limit on the size .*raise it") as caught:
-                write()
-            assert "\n" not in str(caught.value)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert len(load(folder).comparisons) == 50 and not list(folder.glob(".*"))
-    store.compact()
-    assert len(load(folder).comparisons) == 4_050
 
 
 class Crash(BaseException):

@@ -110,6 +110,7 @@ def test_a_killed_process_leaves_a_store_that_can_be_read(folder, tmp_path):
     [
         (errno.ENOSPC, "the disk is full"),
         (errno.EROFS, "the file system is read-only"),
+        (errno.EFBIG, "limit on the size"),
         (errno.EACCES, "no permission"),
         (errno.EIO, "Input/output error"),
     ],

@@ -48,21 +48,3 @@ def test_what_needs_a_gpu_is_unavailable_without(monkeypatch, text, why):
         session.start()
     session.close()
     assert caught.value.kind == "unavailable"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("text", "version", "threads"),
-    [
-        # slow beside the other tests of one thread, whose process it shares
-        pytest.param("torch,threads=1", "2.", 1, marks=pytest.mark.slow),
-        ("onnxruntime", "", None),
-        ("opencv,threads=1", "4.", 1),
-        ("litert,threads=2", "", 2),
-    ],
-)
-def test_facts(started, text, version, threads):
-    facts = started(text).facts
-    assert facts["library"] == Target.parse(text).name and facts["devices"] == ["cpu"]
-    assert facts["threads"] == threads and facts["library_version"].startswith(version)
-    assert text != "onnxruntime" or facts["onnx_version"]

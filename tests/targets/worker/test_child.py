@@ -99,23 +99,6 @@ def test_masks_are_calls_with_edited_operands(mode):
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"offsets": np.array([0, 2])}, "do not describe the same edits"),
-        ({"offsets": np.array([0])}, "at least one call"),
-        ({"flat": np.array([10**6])}, "out of bounds"),
-    ],
-)
-def test_masks_that_make_no_sense_are_refused(change, why):
-    arrays = {"offsets": np.array([0, 1]), "flat": np.array([0]), "values": np.ones(1, np.float32)}
-    if len(change.get("offsets", [0, 1])) == 1:
-        arrays |= {"flat": np.zeros(0, int), "values": np.zeros(0, np.float32)}
-    request = {"do": "masks", "key": "k", "mode": "weights"}
-    header, _ = ask(loaded(CASE), request, arrays | change)
-    assert header["error"] == "error" and why in header["message"]
-
-
-@pytest.mark.parametrize(
     ("request_", "why"),
     [
         ({"do": "nonsense"}, "no such request"),

@@ -98,22 +98,6 @@ def test_garbage_is_no_frame(data):
         protocol.receive(io.BytesIO(data))
 
 
-@pytest.mark.parametrize(
-    "envelope",
-    [
-        b"{}",
-        b"\xff",
-        b'[{}, [["x", "O", [1]]]]',
-        b'[{}, [["x", "<f4", [-1]]]]',
-        b'[{}, [["x", "<f4", [1099511627776, 9]]]]',
-    ],
-)
-def test_an_envelope_that_is_not_ours_is_refused(envelope):
-    head = protocol.MAGIC + len(envelope).to_bytes(4, "little")
-    with pytest.raises(protocol.ProtocolError):
-        protocol.receive(io.BytesIO(head + envelope))
-
-
 @pytest.mark.parametrize("array", [np.array(["a"]), np.array([None]), np.ones(2, complex)])
 def test_a_dtype_that_cannot_travel_is_refused(array):
     with pytest.raises(protocol.ProtocolError, match="can't travel"):
