@@ -10,6 +10,7 @@ import pytest
 
 from probe.case.case import Case
 from probe.case.errors import InputError
+from probe.case.operation import operand_names
 from probe.order import window
 from probe.targets.target import Target
 from probe.ui.cli import shell
@@ -102,3 +103,9 @@ def test_rows_are_emulated(capsys, tmp_path):
     ran = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=True)
     assert "3 of 3 outputs have the library's bits" in ran.stdout
     assert "12 of 12 outputs have the library's bits" in ran.stdout
+
+
+def test_operands_are_those_of_a_layer_with_weights():
+    conv = Case("conv1d", 3, 2, 2, length=9, bias="normal").spec()
+    assert operand_names(conv) == ("w", "b") and operand_names({**conv, "bias": False}) == ("w",)
+    assert operand_names({"op": "max_pool1d"}) == ()

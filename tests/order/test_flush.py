@@ -7,6 +7,7 @@ import pytest
 
 from probe.case import floats, ulp
 from probe.case.case import Case
+from probe.order import flush
 from probe.order.replay import replay
 from probe.order.summation import EVERY, Rounding, Summation
 from probe.order.tree import BIAS, Tree
@@ -150,3 +151,9 @@ def test_the_replay_and_the_script_flush_as_defined(dtype):
         assert ulp.equal(got, expected, dtype), rounding
         written = evaluated(tree, rounding, x, w, dtype, bias)
         assert evaluator.equal(written, expected, dtype).all(), rounding
+
+
+def test_what_flushes_nothing_is_asked_two_questions_more():
+    _, masks = revealed(Known(everywhere(Tree.sequential(20)), 20))
+    asked, masks.flushing = masks.calls, None
+    assert not flush.flushing_outputs(masks).any() and masks.calls == asked + 2

@@ -9,6 +9,7 @@ import pytest
 
 import probe
 from probe.case.errors import InputError
+from probe.order import functions
 
 
 def halves(x):
@@ -142,3 +143,11 @@ def test_a_random_order_is_nondeterministic():
     random = np.random.default_rng(0)
     told = probe.order(lambda x: in_sequence(random.permutation(x)), 64).to_json()
     assert not told["orders"] and (told["refusal"] == "nondeterministic" or told["not_a_sum"])
+
+
+def test_compensated_sums_are_told_apart():
+    for n in (5, 20):
+        case = functions.case_of_function(neumaier, n, "float64")
+        assert functions.compensated(neumaier, case) == "Neumaier's sum in float64"
+        assert not functions.exactly_rounded(neumaier, case)
+    assert functions.compensated(lambda x: kahan(x[::-1]), case) == ""

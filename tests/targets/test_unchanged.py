@@ -14,6 +14,7 @@ import pytest
 
 import probe
 from probe.sizes import stable
+from probe.targets.unchanged import unchanged
 
 X = np.random.default_rng(0).normal(size=(6, 16)).astype("float32")
 CASE = probe.Case(op="conv1d", kernel=3, in_channels=4, filters=2, length=9)
@@ -234,3 +235,14 @@ def test_a_call_of_an_invariant_model_moves_what_one_plain_call_moves(torch_mode
     keras_model.set_weights(before)
     stable.invariant(keras_model)[0](X)
     assert list(map(bits, keras_model.get_weights())) == list(map(bits, moved))
+
+
+def test_hooks_are_kept_where_their_handles_find_them():
+    torch = pytest.importorskip("torch")
+    layer = torch.nn.Linear(2, 2)
+    handle = layer.register_forward_hook(lambda *_: None)
+    with unchanged(layer):
+        layer.register_forward_hook(lambda *_: None)
+    assert len(layer._forward_hooks) == 1
+    handle.remove()
+    assert not layer._forward_hooks

@@ -7,6 +7,7 @@ import pytest
 
 from probe.case.errors import TargetError
 from probe.targets.backends import conformance
+from probe.targets.backends.litert import runners
 from tests.targets.backends import conforming
 
 pytestmark = pytest.mark.long
@@ -33,3 +34,20 @@ def test_who_runs_an_operator(started):
     assert said == {"interpreter": ["PAD by XNNPACK", "CONV_2D by XNNPACK"]}
     said = conforming.kernels(started("litert,xnnpack=0"), spec, (1, 5, 5, 1))
     assert said == {"interpreter": ["PAD built in", "CONV_2D built in"]}
+
+
+@pytest.mark.parametrize(
+    ("delegate", "expected"),
+    [
+        (([0, 1, 2, 3], [5]), ["PAD by XNNPACK", "CONV_2D by XNNPACK"]),
+        (([4, 1, 2], [5]), ["PAD built in", "CONV_2D by XNNPACK"]),
+        (([0, 3], [4]), ["PAD by XNNPACK", "CONV_2D built in"]),
+    ],
+)
+def test_a_delegate_may_take_a_part(delegate, expected):
+    details = [
+        {"op_name": "PAD", "inputs": [0, 3], "outputs": [4]},
+        {"op_name": "CONV_2D", "inputs": [4, 1, 2], "outputs": [5]},
+        {"op_name": "DELEGATE", "inputs": delegate[0], "outputs": delegate[1]},
+    ]
+    assert runners(details) == expected
