@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,11 +13,8 @@ import pytest
 
 import probe
 from probe.diff import walk
-from probe.diff.difference import compare_runs
-from probe.diff.match import RunningMatch
 from probe.diff.repeated import aligned
 from probe.order.semantics import Contracts, Each, Step, Steps
-from probe.record.recording import record_run
 from tests.record.onnx_files import onnx_model
 from tests.record.taped import Tape, Taped, normal, sought
 
@@ -88,17 +84,6 @@ def test_rows_of_a_batch_are_paired_too():
     assert found.verdict == "equal"
 
 
-def test_other_weights_of_a_group_have_no_counterpart():
-    """What other weights give is no source."""
-
-    def program(tape):
-        scaled = np.float32(2) * W
-        return tape.softmax(fused(tape, X, tape.weight(scaled), tape.weight(B)))
-
-    found = walk.walk(Taped(program), three(), explain=False)
-    assert found.first is None and found.verdict == "differs"
-
-
 def test_many_layers_of_one_kind_are_aligned_by_their_order():
     """From 200 items on difflib would take what is more than 1 % of them for junk."""
 
@@ -139,20 +124,6 @@ def test_weights_that_neither_branch_has_are_named():
 
     found = walk.walk(branches("ab"), Taped(program))
     assert "different weights" in found.other_weights and found.verdict == "differs"
-
-
-def test_what_is_computed_twice_on_one_side_has_the_same_counterpart():
-    def twice(tape):
-        w = tape.weight(W)
-        return tape.add(tape.relu(tape.dense(X, w)), tape.relu(tape.dense(X, w)))
-
-    def once(tape):
-        y = tape.relu(tape.dense(X, tape.weight(W)))
-        return tape.add(y, y)
-
-    found = walk.walk(Taped(twice), Taped(once), explain=False)
-    assert {n.verdict for n in found.operations} == {"equal", "left"}
-    assert found.verdict == "equal"
 
 
 @pytest.mark.slow
@@ -247,117 +218,6 @@ def test_keras_and_onnx_of_the_same_weights_are_aligned_layer_by_layer():
                 ours, theirs = pair.selection.taken(mine, 0), pair.selection.taken(other, 1)
                 assert pair.compared == mine.size
                 assert np.abs(ours - theirs).max() <= 1e-4 * max(1, np.abs(ours).max()), n.name
-
-
-def keras_and_litert(model: Any, x: np.ndarray, folder: Path) -> tuple[Any, Any]:
-    """Recorders of a model of Keras, and of its LiteRT file."""
-    import tensorflow as tf
-
-    from probe.record.recorders import litert
-    from probe.record.recorders.tensorflow import TensorFlowRecorder
-
-    path = folder / "model.tflite"
-    path.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
-    opened = litert.opened(path)
-    left = TensorFlowRecorder(lambda: model(tf.constant(x), training=False))
-    return left, opened.recorder({opened.inputs[0].name: x})
-
-
-@needs_keras_and("ai_edge_litert", "onnx")
-def test_keras_and_its_litert_file_are_aligned_layer_by_layer(tmp_path: Path):
-    model, _, x = keras_and_onnx()
-    found = walk.walk(*keras_and_litert(model, x, tmp_path), explain=False)
-    both = [n for n in found.operations if n.left is not None and n.right is not None]
-    assert len(both) >= 5 and both[-1].compared == 10
-    assert found.first is None or found.first.joint
-
-
-def chain(shape, *layers):
-    import keras
-
-    x = y = keras.Input(shape)
-    for one in layers:
-        y = one(y)
-    return keras.Model(x, y)
-
-
-def squeezed():
-    """A squeeze-and-excite block behind a convolution, then one that is separable: LiteRT's has a
-    bias of zeros between, and Keras' SiLU multiplies by one."""
-    import keras
-
-    layers = keras.layers
-    x = keras.Input((8, 8, 3))
-    y = layers.Conv2D(8, 3, padding="same", activation="silu")(x)
-    s = layers.GlobalAveragePooling2D(keepdims=True)(y)
-    s = layers.Conv2D(8, 1, activation="sigmoid")(layers.Conv2D(2, 1, activation="silu")(s))
-    return keras.Model(x, layers.SeparableConv2D(6, 3)(layers.Multiply()([y, s])))
-
-
-def concatenated():
-    import keras
-
-    layers = keras.layers
-    x = keras.Input((12, 12, 3))
-    y = layers.Conv2D(8, 3, padding="same", activation="relu")(x)
-    z = layers.ZeroPadding2D(((0, 1), (0, 1)))(layers.Conv2D(8, 3)(y))
-    z = layers.UpSampling2D()(layers.Conv2D(8, 6)(z))
-    y = layers.Concatenate()([y, z])
-    return keras.Model(x, layers.Dense(5)(layers.Flatten()(layers.Conv2D(4, 1)(y))))
-
-
-def dilated():
-    """A dilated convolution runs on rows that are moved into the batch."""
-    import keras
-
-    layers = keras.layers
-    first = layers.Conv1D(8, 3, padding="causal", activation="relu")
-    rest = layers.Conv1D(8, 3, dilation_rate=2), layers.MaxPooling1D(), layers.GlobalMaxPooling1D()
-    return chain((20, 3), first, *rest, layers.Dense(2))
-
-
-def activated(name):
-    import keras
-
-    layers = keras.layers
-    return chain((6, 6, 3), layers.Conv2D(8, 3), layers.Activation(name), layers.Conv2D(4, 3))
-
-
-def attending():
-    """A layer of an encoder, whose GELU LiteRT has in one operation."""
-    import keras
-
-    layers = keras.layers
-    x = keras.Input((7, 16))
-    y = layers.LayerNormalization()(x)
-    y = layers.Add()([x, layers.MultiHeadAttention(2, 8)(y, y)])
-    z = layers.Dense(32, activation="gelu")(layers.LayerNormalization()(y))
-    return keras.Model(x, layers.Add()([y, layers.Dense(16)(z)]))
-
-
-WHOLE = {
-    "squeezed": squeezed,
-    "concatenated": concatenated,
-    "dilated": dilated,
-    "attending": attending,
-}
-# one operation on one side and several, or another one, on the other; GELU and SiLU are above
-NAMES = ("relu6", "log_sigmoid", "softplus", "hard_swish", "mish", "softsign")
-
-
-@needs_keras_and("ai_edge_litert")
-@pytest.mark.parametrize("name", [*WHOLE, *NAMES])
-def test_keras_and_its_litert_file_have_the_same_labels(name: str, tmp_path: Path):
-    """What is the same formula is matched by its labels, and not because its results are close."""
-    import keras
-
-    keras.utils.set_random_seed(0)
-    model = WHOLE[name]() if name in WHOLE else activated(name)
-    x = normal(2, *model.input_shape[1:])
-    found = compare_runs(RunningMatch.of(*map(record_run, keras_and_litert(model, x, tmp_path))))
-    (output,) = found.outputs
-    size = np.prod(found.left.values[output.left].shape)
-    assert output.known and output.compared == size
 
 
 def test_an_operand_that_one_side_reads_besides_is_said() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 import probe
 from probe.case.errors import InputError
-from probe.diff.related import arguments_apart, differing_arguments, readers
 
 ROWS = np.random.default_rng(4).standard_normal((6, 20)).astype(np.float32)
 Function = Callable[[Any], Any]
@@ -66,13 +65,6 @@ def test_no_report_is_offered_of_what_was_asked_for(tmp_path: Any) -> None:
     with pytest.raises(InputError, match="two runs ask for different things: .*1e-05 against"):
         found.reproduce(tmp_path / "report")
     assert not (tmp_path / "report").exists()
-
-
-def test_without_causes_the_arguments_are_named_too() -> None:
-    left, right, _ = PAIRS["a factor"]
-    found = told(left, right, explain=False)
-    assert "the arguments differ: operand 2 0.5 against 0.25" in found.lines()[1]
-    assert "for a report" not in found.outcome()
 
 
 def test_all_that_follows_is_carried() -> None:
@@ -141,12 +133,3 @@ def test_a_window_that_other_arguments_move_is_named_as_both() -> None:
     )
     assert found.verdict == "differs"
     assert found.found.first.why == "window+argument: count_include_pad True against False"
-
-
-def test_the_scalars_of_two_calls_are_compared_by_their_places() -> None:
-    found = told(lambda x: x * 0.5, lambda x: x * 0.25).found
-    runs = found.left, found.right
-    otherwise = differing_arguments(*runs, 0, 0)
-    assert otherwise is not None and otherwise.text == "operand 2 0.5 against 0.25"
-    assert arguments_apart(*runs, 0, 0, [*map(readers, runs)]) == otherwise
-    assert differing_arguments(runs[0], runs[0], 0, 0) is None

@@ -22,21 +22,10 @@ from probe.diff.folder import FILE, read_recording
 from probe.diff.walk import compare_and_explain, walk
 from probe.diff.watched import watched
 from probe.order.semantics import (
-    Contracts,
-    Each,
     Meaning,
     Moves,
-    Normalises,
-    Passes,
-    Reduces,
-    Reshapes,
-    Same,
-    Steps,
-    Turns,
     Unknown,
-    Windows,
 )
-from probe.order.semantics import Step as Part
 from tests.record.doubles import Doubles, Step
 from tests.record.taped import Taped, apart, network, normal
 
@@ -289,14 +278,6 @@ def test_a_target_that_is_not_here_runs_nothing_and_says_so(runs, tmp_path):
         )
 
 
-def test_what_is_no_recording_is_said(tmp_path):
-    with pytest.raises(InputError, match="so it is not a recording"):
-        read_recording(tmp_path)
-    (tmp_path / FILE).write_text("[" * 100_000)
-    with pytest.raises(InputError, match="is not JSON"):
-        read_recording(tmp_path)
-
-
 def test_every_value_of_attributes_comes_back_as_it_was(tmp_path):
     given = {
         "tuple": (1, [2.5, None], "x"),
@@ -313,41 +294,6 @@ def test_every_value_of_attributes_comes_back_as_it_was(tmp_path):
     found = written(Taped(program), tmp_path / "a").operations[0].attributes
     assert np.array_equal(found.pop("array"), array["array"])
     assert found == given and list(map(type, found["numbers"])) == list(map(type, given["numbers"]))
-
-
-SHAPE = (2, 3, 4)
-WINDOW = Windows((1,), 2, (2,), (1,), (1,), ((1, 0),), weights=(0, 1, 2))
-CASES: dict[str, Meaning] = {
-    "unknown": Unknown("why"),
-    "each": Each("add", (0.1, float("inf"), None)),
-    "numbers of every kind": Each("each", (np.float32(0.1), 1 - 2j, (None, True))),
-    "approximate": Each("power", approximate=True),
-    "same": Same(),
-    "moves": Moves(),
-    "turns": Turns((2, 0, 1)),
-    "reshapes": Reshapes(),
-    "passes": Passes((1, 0)),
-    "contracts": Contracts("...k,kn->...n", bias=2),
-    "reduces": Reduces((1,), "mean"),
-    "normalises": Normalises((-1,), "group_norm"),
-    "windows": WINDOW,
-    "a convolution": dataclasses.replace(WINDOW, flipped=True),
-    "steps": Steps(
-        (
-            Part(Contracts("...k,kn->...n"), (0, 1), (2, 3, 5)),
-            Part(Moves(), (2,), (1, 3, 5), ((1, 3, 5),)),
-            Part(Unknown("w"), (3,), (1, 3, 5)),
-        ),
-        (4, 5),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_what_is_computed_comes_back_as_it_was(name, runs):
-    meaning = CASES[name]
-    text = json.dumps(folder.plain_to_json(meaning))
-    assert folder.plain_from_json(json.loads(text)) == meaning
 
 
 def test_what_has_no_word_is_unknown_or_moves(runs):

@@ -223,14 +223,6 @@ def test_steps_of_a_loop_are_compared_with_their_own() -> None:
     assert answer.to_json()["outputs"][0]["elements"] == 12
 
 
-class Holder:
-    def __init__(self, x: Any) -> None:
-        self.x = x
-
-    def run(self) -> Any:
-        return torch.sin(self.x).sum(1)
-
-
 @torch.no_grad()
 def test_a_chunk_and_a_step_of_a_recurrent_layer_are_compared_behind_their_state() -> None:
     torch.manual_seed(0)
@@ -318,15 +310,6 @@ def test_what_saturates_with_a_product_and_without_it_is_no_source(name: str) ->
     assert answer.to_json()["window"] == 7 * 43
 
 
-def test_a_sum_of_two_reads_the_same_either_way_round() -> None:
-    turned = [
-        lambda: torch.add(*(f(ROWS) for f in (torch.sin, torch.tanh))),
-        lambda: torch.add(*reversed([f(ROWS) for f in (torch.sin, torch.tanh)])),
-    ]
-    verdicts = [(r.op, r.verdict) for r in found(*turned).found.operations]
-    assert verdicts[-1] == ("aten.add.Tensor", "equal")
-
-
 def test_what_one_side_cuts_out_is_what_the_other_is_given() -> None:
     answer = found(lambda: rounds(PIECE), lambda: torch.sin(torch.tanh(ROWS[2:3])) * 1)
     regions = [r for r in answer.found.operations if r.left is not None and r.right is not None]
@@ -361,11 +344,6 @@ def test_layers_of_other_names_are_paired_by_kind_and_order() -> None:
         "aten.native_layer_norm",
         "eps 1e-05 against 0.01",
     )
-
-
-def test_rows_that_an_object_holds_are_found_as_others_are() -> None:
-    answer = found(Holder(ROWS[:2]).run, Holder(ROWS).run)
-    assert answer.verdict == "equal" and examined(answer) == 1
 
 
 def test_random_numbers_are_no_source_but_for_the_state_that_they_are_drawn_from() -> None:
@@ -412,16 +390,6 @@ def test_a_product_in_two_pieces_is_another_order_and_another_formula_if_it_is_s
     assert answer.first.cause == kind
 
 
-def test_no_place_is_named_for_what_no_output_reads_by_itself() -> None:
-    picture = tensor(3, 4, 10, 10, seed=13)
-    kernel = tensor(6, 4, 3, 3, seed=14)
-    answer = found(
-        lambda: F.conv2d(picture, kernel, stride=2),
-        lambda: F.conv2d(picture[:, :, 1:, 1:], kernel, stride=2),
-    )
-    assert answer.verdict == "differs" and answer.lines()[1].startswith("differs: ")
-
-
 def test_a_convolution_that_begins_one_further_on_is_no_source() -> None:
     rows, kernel = tensor(5, 8, 12, seed=21), tensor(4, 8, 3, seed=22)
     answer = found(
@@ -448,17 +416,6 @@ def test_no_output_that_is_nan_on_one_side_is_said_to_read_other_inputs() -> Non
         answer = found(*sides, inputs=[LEFT.numpy(), RIGHT.numpy()])
     told = answer.to_json()
     assert (answer.verdict, told["window"], told["outputs"][0]["nan"]) == ("differs", 0, 42)
-
-
-def test_a_function_is_built_anew_with_other_numbers_in_an_array() -> None:
-    captured = Captured(lambda: PICTURE * 2)
-    (name,) = captured.arrays
-    numbers = captured.arrays[name].bits
-    side = FunctionSide(captured, function_recorder, {"x": [name]}, shared={"x": numbers})
-    (result,) = side.given({"x": numbers + 1}).plain()
-    assert np.array_equal(result, (numbers + 1) * 2)
-    assert side.digests({"x": numbers}) != side.digests({"x": numbers + 1})
-    assert np.array_equal(PICTURE.numpy(), numbers)  # what is the user's stays as it was
 
 
 def test_what_reads_a_piece_lacks_the_others() -> None:
@@ -537,21 +494,6 @@ def test_lines_between_are_asked_where_it_is_wanted() -> None:
     assert not asked.unread("x").any()
     found = asked.unread("x", inside=True)
     assert [n for n in range(12) if not found[..., n].all()] == [0, 3, 4, 11]
-
-
-def test_what_raises_at_other_numbers_is_read() -> None:
-    def strict(x: np.ndarray) -> np.ndarray:
-        if (x != X)[1:].any():
-            raise ValueError
-        return x[:1]
-
-    def run(arrays):
-        try:
-            return strict(arrays["x"]).tobytes()
-        except ValueError:
-            return None
-
-    assert not Reader(run, {"x": X}, {"x": "float32"}).unread("x")[1:].all()
 
 
 def test_rows_that_an_element_of_a_result_depends_on() -> None:

@@ -50,13 +50,6 @@ def test_several_operations_against_one_are_a_region_between_values_that_are_mat
     assert region.verdict == "source"
 
 
-def test_where_nothing_is_lacked_all_of_one_shape_must_agree() -> None:
-    run = record_run(Doubles({"x": X}, [Step("tanh", Unknown(), np.tanh, ["x"])]))
-    match = RunningMatch((run, run), Sides())
-    assert match.operations == [(0, 0)]
-    assert match.pair(1, 1).selection.whole
-
-
 def test_bytes_of_another_sign_that_stand_for_the_same_weights_are_read_alike() -> None:
     weights = np.random.default_rng(0).integers(-128, 128, (8, 5)).astype(np.int8)
     unsigned = (weights.astype(int) + 128).astype(np.uint8)

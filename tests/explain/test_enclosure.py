@@ -222,12 +222,6 @@ def test_the_exact_value_in_a_report_is_a_computation_that_anybody_can_run(capsy
     assert told.count(f"| `{capsys.readouterr().out.strip()}` |") == 2  # on both sides
 
 
-def test_an_ulp_that_no_order_was_found_for_is_within_rounding():
-    told = wrong_on_the_right(lambda y: np.nextafter(y, np.float32(0))).to_json()
-    assert told["causes"] == {"unexplained": 1}
-    assert told["rounding"]["beyond"] == 0 and told["rounding"]["within"] == 1
-
-
 @pytest.mark.parametrize(
     ("algorithm", "word"), [("pairwise", "explained"), ("fused", "explained"), ("random", "within")]
 )

@@ -58,21 +58,6 @@ def test_executed_primitives_are_read_from_every_release_s_log(log, found):
     assert kernels.primitives(log) == found
 
 
-def test_names_are_unique_and_in_order():
-    twice = kernels.primitives(REORDER + CONVOLUTION + CONVOLUTION + REORDER)
-    found = Kernel.of("onednn-verbose", twice, "nothing")
-    assert found.names == ("reorder jit:uni", "convolution brg_conv_fwd:avx512_core")
-    assert found.missing is None
-
-
-def test_nothing_to_name_is_null_with_a_reason():
-    assert Kernel.of("onednn-verbose", [], kernels.SILENT)[:3] == (
-        "onednn-verbose",
-        None,
-        kernels.SILENT,
-    )
-
-
 def inline(target, extra=None):
     return InlineSession(target)
 

@@ -14,7 +14,6 @@ from probe.explain.comparison import (
     Comparison,
     OutputPairs,
     Revealer,
-    compare_shapes,
     judged,
     run_case,
 )
@@ -157,12 +156,6 @@ def test_orders_of_a_side_are_counted_at_its_own_outputs_the_most_frequent_first
     assert [one["outputs"] for one in other.orders(left)] == [25, 15]
 
 
-def test_only_the_outputs_that_are_wanted_are_revealed(session):
-    found = compare_shapes(SHAPES, session, session)
-    found.reveal(session, session, Revealer(), np.array([1]))
-    assert np.flatnonzero(found.proved()).tolist() == [1]
-
-
 def test_operands_rounded_to_two_formats_are_refused(session):
     left, right = (
         run_case(session, SHAPES.left),
@@ -170,24 +163,6 @@ def test_operands_rounded_to_two_formats_are_refused(session):
     )
     with pytest.raises(InputError, match="dtype=float16: the left side has float32"):
         Comparison(CASE, left, right, OutputPairs.must_agree(SHAPES))
-
-
-def test_a_pool_whose_way_is_unknown_on_one_side_is_counted_and_has_no_cause(session):
-    case = Case("avg_pool1d", 2, 1, length=6)
-    known = compare_shapes(ComparedShapes.named(case, None, 4, 6), session, session)
-    known = known.reveal(session, session, Revealer())
-    assert known.unknown == 0 and not known.apart and known.replayed == known.compared
-    for name in ("left", "right"):
-        sides = {"left": known.left, "right": known.right}
-        pooled = sides[name].pooled
-        index = pooled.index.copy()
-        index[0] = -1
-        sides[name] = replace(sides[name], pooled=replace(pooled, index=index))
-        found = Comparison(case, sides["left"], sides["right"], known.pairs)
-        assert found.unknown == 1 and not found.apart
-        sides[name] = replace(sides[name], pooled=None, refusal="alignment")
-        refused = Comparison(case, sides["left"], sides["right"], known.pairs)
-        assert not refused.unknown and not refused.apart and not refused.causes
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -277,16 +252,6 @@ def test_numbers_of_inputs_in_a_larger_input_name_the_same_element():
         for one, other in zip(reads.reshape(-1), found.reshape(-1), strict=True):
             places = [np.unravel_index(n, s) for n, s in ((one, shape), (other, larger)) if n >= 0]
             assert len(places) != 1 and (not places or places[0] == places[1])
-
-
-def test_blocks_name_the_outputs_in_them_row_by_row():
-    case = Case("conv1d", 3, 2, 4, length=9, batch=2)
-    block = (slice(1, 2), slice(2, 5), slice(0, 4, 2))
-    wanted = [[7 + position, filt] for position in (2, 3, 4) for filt in (0, 2)]
-    assert judged.OutputPairs.of_blocks(case, case, (block,)).left.tolist() == wanted
-    classes, leaves = judged.classes_of(case.with_(padding="same"))
-    assert len(classes) == 18 and classes[:9].tolist() == classes[9:].tolist()
-    assert [len(leaves[n]) for n in classes[:3]] == [4, 6, 6]
 
 
 def test_windows_of_different_widths_are_different_windows():

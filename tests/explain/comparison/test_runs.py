@@ -24,7 +24,6 @@ from probe.explain.comparison import (
 from probe.order import window
 from probe.order.orders import reveal
 from probe.order.tree import Tree
-from probe.sizes import by_order
 from probe.sweep.bits import sweep_cases
 from probe.sweep.store import Store
 from probe.targets.launch import open_session
@@ -57,28 +56,6 @@ def test_a_run_is_a_value_and_what_is_found_out_makes_another_one(session):
         run.orders = found.orders
     with pytest.raises(FrozenInstanceError):
         found.orders.calls = 0
-
-
-def test_an_output_has_the_summation_of_its_number(session):
-    found = run_case(session, CASE).reveal(session)
-    (plain,) = found.orders.summations
-    other = plain._replace(tree=Tree.pairwise(5))
-    index = found.orders.index.copy()
-    index[1, 0], index[2, 0] = -1, 1
-    orders = replace(found.orders, summations=[plain, other], index=index)
-    some = replace(found, orders=orders)
-    assert [some.summation((n, 0)) for n in range(4)] == [plain, None, other, plain]
-    assert some.summation(np.array([2, 0])) == other
-    mask = some.mask(np.array([[3, 1], [0, 2]]))
-    assert np.argwhere(mask).tolist() == [[0, 2], [3, 1]]
-
-
-def test_a_run_is_named_with_its_layout_where_it_has_one(session):
-    run = run_case(session, CASE)
-    plain = {"target": "reference", "length": 12, "batch": 1}
-    assert run.named() == plain
-    turned = replace(run, case=run.case.with_(layout="transposed"))
-    assert turned.named() == plain | {"layout": "transposed"}
 
 
 def test_what_infinities_reach_is_asked_once(neighbour):
@@ -329,12 +306,6 @@ def test_every_difference_is_explained_by_the_order(at):
     assert (found.left.case.split, found.right.case.split) == (at, None)
 
 
-def test_the_larger_value_says_how_many_channels_there_are():
-    found = explain_case(SPLIT.with_(in_channels=1), REFERENCE, 8, 4, vary="channels", inline=True)
-    assert found.left.case.in_channels == found.right.case.in_channels == 8
-    assert (found.left.case.split, found.right.case.split) == (None, 4)
-
-
 @pytest.mark.long
 def test_a_sweep_over_channels_stores_what_differs(session, tmp_path):
     opens = partial(open_session, inline=True)
@@ -349,9 +320,3 @@ def test_a_sweep_over_channels_stores_what_differs(session, tmp_path):
     half = outputs_of_call(session, SPLIT.with_(split=3)).ravel()
     rows = stored.differences[stored.differences["at"] == 3]
     assert (half.view(np.uint32)[rows["index"]] == rows["bits_at"]).all()
-
-
-def test_a_sweep_by_order_finds_every_output(session):
-    case = SPLIT.with_(operands="ones")
-    found = by_order.sweep_by_order(session, case, [2, 4, 6], "channels")
-    assert found.differing == found.compared == 36
