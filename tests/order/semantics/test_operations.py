@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
 from probe.case.geometry import WindowSizes
-from probe.order.semantics import Contracts, Frame, Same, Turns, Unknown
+from probe.order.semantics import Contracts, Frame, Same, Turns, Unknown, Windows
 from probe.order.semantics import operations as o
 from probe.order.semantics.contract import Call, Operand
 
@@ -115,3 +116,22 @@ def test_an_einsum_is_a_product_or_a_transpose_or_unknown() -> None:
 def test_axes_count_from_either_end() -> None:
     assert o.transpose((0, -1, 1)) == Turns((0, 2, 1))
     assert isinstance(o.bitcast("float32", "int8", whole=False), Unknown)
+
+
+def test_what_is_a_sum_says_so() -> None:
+    frame = Frame((2,), (1,), (1,), ((0, 1),))
+    pools = [o.pool(kind, frame) for kind in ("max", "average", "sum")]
+    assert [pool.sums for pool in pools] == [False, True, True] and all(p.pool for p in pools)
+    assert o.convolution(frame).sums and not o.convolution(frame).pool
+    assert [o.reduced(word, (0,)).sums for word in ("sum", "norm")] == [True, False]
+
+
+def test_a_frame_says_where_windows_lie() -> None:
+    frame = Frame((2, 3), (1, 2), (2, 1), ((0, 1), (1, 0)), True)
+    last = o.convolution(frame, channels_last=True)
+    assert (last.kernel, last.stride, last.dilation, last.padding) == frame[:4]
+    assert (last.kind, last.spatial, last.channels) == ("transposed", (1, 2), 3)
+    first = replace(last, spatial=(2, 3), channels=1, kind="convolution")
+    assert first == o.convolution(frame._replace(transposed=False))
+    alone = o.pool("max", frame._replace(transposed=False), lead=1)
+    assert isinstance(alone, Windows) and (alone.spatial, alone.channels) == ((1, 2), 0)
