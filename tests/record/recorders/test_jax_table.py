@@ -39,10 +39,8 @@ def row(*shape: int) -> Any:
     return jnp.asarray(np.resize(ROW, shape))
 
 
-UNARY = """sign tan asin atan sinh asinh expm1 sqrt cbrt square erf floor ceil cos cosh erfc lgamma
- digamma is_finite neg abs log sin tanh logistic rsqrt exp exp2 bessel_i0e bessel_i1e""".split()
-SMALL = "atanh erf_inv acos log1p acosh".split()
-PAIRS = "rem atan2 eq ne lt le gt ge nextafter add sub mul div pow max min".split()
+UNARY = "sign asinh sqrt square erf floor lgamma is_finite neg abs tanh logistic rsqrt exp".split()
+PAIRS = "rem atan2 eq lt nextafter add sub mul div pow max min".split()
 MULTIPLIED = inspect.signature(lax.mul).parameters
 """What this takes in this release."""
 
@@ -68,18 +66,13 @@ def elements(x: Given) -> list[Any]:
     a, b, i, j, u, k, c = (x[name] for name in "abijukc")
     words = {"out_dtype": jnp.float32} if "out_dtype" in MULTIPLIED else {}
     return [
-        *(getattr(lax, op)(a) for op in UNARY), *(getattr(lax, op)(u) for op in SMALL),
-        *(getattr(lax, op)(a, b) for op in PAIRS), lax.bitwise_and(i, j), lax.bitwise_or(i, j),
-        lax.bitwise_xor(i, j), lax.bitwise_not(i), lax.shift_left(i, j), lax.mul(a, b, **words),
-        lax.shift_right_logical(i, j), lax.shift_right_arithmetic(i, j), lax.population_count(i),
-        lax.clz(i), lax.rem(i - 9, j), lax.div(i, j), lax.clamp(-0.5, a, 0.5),
-        lax.clamp(b, a, b + 1),
-        lax.max(a, 0.0), lax.max(0.0, a), lax.max(a, -np.inf), lax.complex(a, b), lax.real(c),
-        lax.imag(c), lax.conj(c), lax.igamma(u, a * a), lax.igammac(u, a * a),
-        lax.polygamma(u * 0 + 1.0, u),
-        lax.betainc(u + 0.1, u + 0.2, u), *(lax.integer_pow(a, n) for n in (1, 2, 3, -1)),
-        *(lax.round(a, n) for n in (0, 1)), lax.reduce_precision(a, 8, 7),
-        lax.zeta(u + 1.5, u + 0.5),
+        *(getattr(lax, op)(a) for op in UNARY), *(getattr(lax, op)(a, b) for op in PAIRS),
+        lax.bitwise_xor(i, j), lax.shift_left(i, j), lax.mul(a, b, **words),
+        lax.shift_right_logical(i, j), lax.population_count(i), lax.clz(i), lax.rem(i - 9, j),
+        lax.div(i, j), lax.clamp(-0.5, a, 0.5), lax.max(a, 0.0), lax.complex(a, b), lax.conj(c),
+        lax.igamma(u, a * a), lax.betainc(u + 0.1, u + 0.2, u),
+        *(lax.integer_pow(a, n) for n in (1, 2, 3, -1)), lax.round(a, 0),
+        lax.reduce_precision(a, 8, 7),
         lax.mulhi(i, j), lax.bitcast_convert_type(a, jnp.int32),
         *(lax.convert_element_type(a, to) for to in (jnp.float16, jnp.int32, jnp.bfloat16)),
         lax.select_n(k, a, b), lax.select_n(jnp.minimum(i, 2), a, b, a + b), lax.stop_gradient(a),
