@@ -203,17 +203,6 @@ def left_out(slots: Sequence[Any]) -> list[int]:
     return [n for n, held in enumerate(slots[:last]) if held is None]
 
 
-def positions(slots: Sequence[Any], reads: Sequence[Any]) -> list[int]:
-    """Returns the place of what stands in each slot among the arrays that are read, in the order of
-    the slots; -1 of what isn't read. A value that stands twice has two places."""
-    places, at = [], 0
-    for value in slots:
-        read = at < len(reads) and value == reads[at]
-        places.append(at if read else -1)
-        at += read
-    return places
-
-
 # A row of a library's table: what a call of this operation computes.
 Row = Callable[..., Meaning]
 

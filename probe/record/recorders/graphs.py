@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import count, repeat
 from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -26,7 +27,7 @@ import numpy as np
 from probe.case import ulp
 from probe.case.errors import Foreign, InputError, ProbeError, foreign
 from probe.order.semantics import Meaning, Unknown
-from probe.order.semantics.contract import Call, Operand, left_out, positions
+from probe.order.semantics.contract import Call, Operand, left_out
 from probe.record.contract import (
     INPUT,
     WEIGHT,
@@ -319,12 +320,10 @@ class Graph(ABC):
         """Returns a node that has just run as an operation."""
         for key in node.gives:
             self.known[key] = self.described(self.values[key])
-        reads = [] if node.op in self.BY_SHAPE else node.reads
-        places = positions(node.slots, reads)
-        operands = [
-            None if key is None else self.operand(key, at)
-            for key, at in zip(node.slots, places, strict=True)
-        ]
+        unread = node.op in self.BY_SHAPE
+        reads = [] if unread else node.reads
+        places: Iterator[int] = repeat(-1) if unread else count()
+        operands = [None if key is None else self.operand(key, next(places)) for key in node.slots]
         seen, gives = ([self.seen(key) for key in keys] for keys in (reads, node.gives))
         shapes, dtypes = [value.shape for value in gives], [value.dtype for value in gives]
         ends = shapes, dtypes, node.domain, self.opset

@@ -36,9 +36,6 @@ def test_a_call_knows_its_operands_by_their_slots() -> None:
     assert [*map(contract.left_out, every)] == [[], [], [], [0, 2]]
     with pytest.raises(IndexError):
         CALL.operand(1)
-    assert contract.positions("axbb", "abb") == [0, -1, 1, 2]
-    assert contract.positions("xab", "ac") == [-1, 0, -1]
-    assert contract.positions("abx", "ab") == [0, 1, -1]
 
 
 def test_a_table_says_why_it_does_not_know() -> None:
