@@ -226,22 +226,21 @@ class Recogniser:
         if not call.steady:
             self.evidence = self.evidence or "the same call again gave different bits"
             return call.pattern()
-        call.recognise(self.popular)
-        apart, before = False, len(self.summations)
-        while call.open and self.failed < TRIES:
-            recognised = call.recognise(call.reveal(apart))
-            if not recognised and apart:
-                break
-            apart = not recognised
-        if len(self.summations) > before:
-            # a short window at an edge fits orders of other sizes: that of its call comes first
-            call.forget_edges()
-            call.recognise(self.popular)
+        # a short window at an edge fits several orders: those of its call are known first
+        for whole in (True, False):
+            windows = [w for w in call.windows if (len(w.read) == self.case.summands) == whole]
+            call.recognise(windows, self.popular)
+            apart = False
+            while call.count_of(UNKNOWN, windows) and self.failed < TRIES:
+                recognised = call.recognise(windows, call.reveal(windows, apart))
+                if not recognised and apart:
+                    break
+                apart = not recognised
         self.failed = self.failed + 1 if call.open else 0
         if call.open:
             why = "the results agree with a tree whose replay gives different bits"
             self.evidence = self.evidence or why
-        self.popular.sort(key=lambda number: -call.count_of(number))
+        self.popular.sort(key=lambda number: -call.count_of(number, call.windows))
         return call.pattern()
 
     def learn(self, summation: Summation) -> int:
@@ -357,35 +356,32 @@ class MarkedCall:
     @property
     def open(self) -> int:
         """How many outputs have no summation."""
-        return self.count_of(UNKNOWN)
+        return self.count_of(UNKNOWN, self.windows)
 
-    def count_of(self, number: int) -> int:
-        """How many outputs have a summation."""
-        return sum(int(((w.summations == number) * w.counts).sum()) for w in self.windows)
+    def counts_of(self, number: int, windows: Sequence[MarkedWindows]) -> np.ndarray:
+        """How many outputs of each filter have a summation."""
+        counts = [((w.summations == number) * w.counts).sum(axis=0) for w in windows]
+        return np.sum([np.zeros(self.filters, int), *counts], axis=0)  # type: ignore[no-any-return]
 
-    def recognise(self, numbers: list[int]) -> int:
+    def count_of(self, number: int, windows: Sequence[MarkedWindows]) -> int:
+        return int(self.counts_of(number, windows).sum())
+
+    def recognise(self, windows: Sequence[MarkedWindows], numbers: list[int]) -> int:
         """Gives open outputs a summation that fits all sets; how many got one.
 
         Windows that meet padding may fit several: that of their filter's other outputs is tried
         first, then those that most outputs have.
         """
-        before = self.open
-        whole = [w for w in self.windows if len(w.read) == self.case.summands]
-        for alike, number in itertools.product(whole, numbers):
-            self._try(alike, number)
-        every = sorted({*numbers, *self.known.popular}, key=lambda number: -self.count_of(number))
-        counts = np.zeros((len(every) + 1, self.filters), int)
-        for at, number in enumerate(every):
-            for alike in self.windows:
-                counts[at] += ((alike.summations == number) * alike.counts).sum(axis=0)
-        usual = np.array([*every, UNKNOWN])[counts.argmax(axis=0)]
-        for alike in self.windows:
-            if len(alike.read) < self.case.summands:
-                for number in every:
-                    self._try(alike, number, usual == number)
-                for number in every:
-                    self._try(alike, number)
-        return before - self.open
+        before = self.count_of(UNKNOWN, windows)
+        counts = {number: self.counts_of(number, self.windows) for number in numbers}
+        usual = np.stack([*counts.values(), np.zeros(self.filters, int)]).max(axis=0)
+        tried = sorted(numbers, key=lambda number: -counts[number].sum())
+        for alike in windows:
+            for number in tried:
+                self._try(alike, number, counts[number] == usual)
+            for number in tried:
+                self._try(alike, number)
+        return before - self.count_of(UNKNOWN, windows)
 
     def _try(self, alike: MarkedWindows, number: int, wanted: np.ndarray | bool = True) -> None:
         """Notes a summation where what it gives on every set has the outputs' bits."""
@@ -398,17 +394,11 @@ class MarkedCall:
         fits &= ~ulp.bits_apart(given, alike.outputs, self.case.dtype).any(axis=0)
         alike.summations[fits] = number
 
-    def forget_edges(self) -> None:
-        """Takes back what was found for windows that meet padding."""
-        for alike in self.windows:
-            if len(alike.read) < self.case.summands:
-                alike.summations = np.minimum(alike.summations, UNKNOWN)
-
-    def reveal(self, apart: bool) -> list[int]:
+    def reveal(self, windows: Sequence[MarkedWindows], apart: bool) -> list[int]:
         """Reveals a few of the rows with open outputs; the numbers of the summations found."""
         waiting = [
             (int(row), number, unknown)
-            for number, alike in enumerate(self.windows)
+            for number, alike in enumerate(windows)
             for row, unknown in zip(alike.first, alike.summations == UNKNOWN, strict=True)
             if unknown.any()
         ]
@@ -418,7 +408,7 @@ class MarkedCall:
         operator = SessionOperator(self.known.session, self.case, flat)
         masks = Masks(operator)
         bias = [self.case.summands] if operator.bias else []
-        leaves = [np.array([*alike.read, *bias], int) for alike in self.windows]
+        leaves = [np.array([*alike.read, *bias], int) for alike in windows]
         trees, refused = reveal_trees(masks, classes, leaves, apart, wanted)
         numbers = [self.known.learn(each.summation) for each in reveal_roundings(masks, trees)]
         self.known.calls += masks.calls
