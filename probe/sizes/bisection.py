@@ -348,8 +348,6 @@ def bisect_releases(
     Costs an installation of about a minute and 0.5 GB for each release run: log2(n) + 2 of them.
     Errors: InputError.
     """
-    if what not in WHAT:
-        raise InputError("what", what, "there is no such choice", f"use {' or '.join(WHAT)}")
     between = releases_between(left, right, releases)
     return first_change(between, ReleaseQuestion(case, left, lengths, what, **how))
 
@@ -373,9 +371,6 @@ def bisect_conditions(
     ``what``: as of :class:`probe.sizes.bisection.ReleaseQuestion`; ``lengths``: two or
     more. Costs a start of the library for each set that is tried. Errors: InputError.
     """
-    if what not in WHAT:
-        raise InputError("what", what, "there is no such choice", f"use {' or '.join(WHAT)}")
-
     question = ReleaseQuestion(case, left, lengths, what)
     return search_targets(left, right, question.measured, tell)
 

@@ -441,17 +441,14 @@ def in_turns(
     return {name: took[call] for name, call in calls.items()}
 
 
-def judged_and_timed(
-    question: Any, progress: Tell | None, each: Callable[[RemedyResult], None] = silent
-) -> list[RemedyResult]:
+def judged_and_timed(question: Any, progress: Tell | None) -> list[RemedyResult]:
     """Judges every remedy of a case or a model, then times all that ran.
 
     ``question``: on a target ``where``; its ``candidates()`` are tried, the default first;
     ``judged(remedy)`` yields that and what is known of others by it (TargetError: the default
     can't run); ``timers(results)``: what times a call at both sizes whose costs are reported, by
-    number and size. ``each``: called with a remedy as soon as it is judged. Where time is over or
-    somebody interrupts after the default was judged, the rest has that as its refusal, and nothing
-    is timed.
+    number and size. Where time is over or somebody interrupts after the default was judged, the
+    rest has that as its refusal, and nothing is timed.
     """
     tell, results, todo = progress or silent, list[RemedyResult](), question.candidates()
     if budget.current_budget() is not None:
@@ -464,8 +461,6 @@ def judged_and_timed(
             budget.require_time()
             tell(number, len(todo) + 1, remedy.name)
             judged.extend(question.judged(remedy))
-        for result in judged:
-            each(result)
         results += judged or [RemedyResult(remedy, refusal=f"not tried: {budget.spent()}")]
     with budget.Ending():
         budget.require_time()
@@ -485,7 +480,6 @@ def measured_remedies(
     chunks: Sequence[int] = CHUNKS,
     only: Iterable[str] | None = None,
     progress: Tell | None = None,
-    each: Callable[[RemedyResult], None] = silent,
     sessions: RemedySessions | None = None,
 ) -> Measured:
     """Judges, times and checks every remedy for ``case`` on ``where``.
@@ -494,7 +488,6 @@ def measured_remedies(
     dense layer the batch. ``lengths``: two or more; every one is compared by order with the
     largest. ``content``: the length whose cost is reported; the first of the lengths that is a
     tenth of the largest if not given. ``only``: names of remedies, the default always being one.
-    ``each``: as of ``judged_and_timed``.
     ``sessions``: processes that are used and left running; new ones if not given. What can't run
     says why; TargetError only where the default can't. InputError: a case without remedies.
     """
@@ -522,7 +515,7 @@ def measured_remedies(
     with nullcontext(sessions) if sessions else RemedySessions() as running:
         wanted = None if only is None else {"default", *only}
         question = CaseQuestion(case, vary, lengths, content, where, running, wanted, chunks)
-        results, own = judged_and_timed(question, progress, each), running.of(where)
+        results, own = judged_and_timed(question, progress), running.of(where)
         known = results, own.facts, own.variables, vary
         return Measured(case, where, lengths[:-1], fixed, content, *known)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -159,15 +159,6 @@ def threads_text(threads: int | None) -> str:
     if threads is None:
         return f"the library's own number of threads on {counted(machine.cores(), 'processor')}"
     return counted(threads, "thread")
-
-
-def islands(result: Thresholds) -> Iterator[tuple[int, int, int]]:
-    """Returns (first length, last length seen, kind) of every stretch between two switches."""
-    start, kind = result.shortest, result.patterns[result.shortest].interior
-    for switch in result.switches:
-        yield start, switch.before, kind
-        start, kind = switch.at, switch.right
-    yield start, result.upto, kind
 
 
 # Bytes that input and output may take in both processes together.

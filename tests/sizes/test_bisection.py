@@ -97,13 +97,6 @@ def test_the_command_says_what_it_assumed(releases, capsys):
     assert "order changed in 3; 2 is as the first end" in capsys.readouterr().out
 
 
-def test_an_unknown_question():
-    with pytest.raises(InputError, match="use bits or order"):
-        bisect_releases(
-            CASE, Target("tensorflow", "1.2.1"), Target("tensorflow", "1.5.0"), (5, 6), "luck"
-        )
-
-
 LEFT, RIGHT = (Target.parse(one) for one in ("tensorflow,onednn=0,threads=1", "tensorflow"))
 
 

@@ -349,14 +349,19 @@ TWO = ["float64", "chunks=64"]
 
 
 def test_what_there_is_no_time_for_is_not_known(monkeypatch):
-    told = []
-    over = "the 1 s of --time were over"
-    monkeypatch.setattr(fixes.budget, "spent", lambda: over if told else "")
+    judged, over, before = [], "the 1 s of --time were over", CaseQuestion.judged
+
+    def noted(self, remedy):
+        yield from before(self, remedy)
+        judged.append(remedy.name)
+
+    monkeypatch.setattr(CaseQuestion, "judged", noted)
+    monkeypatch.setattr(fixes.budget, "spent", lambda: over if judged else "")
     with budget.within("1h"):
         found = measured_remedies(
-            CASE, WHERE, (1, 2, 5), only=TWO, each=told.append, sessions=RemedySessions(inline=True)
+            CASE, WHERE, (1, 2, 5), only=TWO, sessions=RemedySessions(inline=True)
         )
-    assert [one.remedy.name for one in told] == ["default"]
+    assert judged == ["default"]
     assert {one.refusal for one in found.found[1:]} == {f"not tried: {over}"}
     assert [one.verdict for one in found.found[1:]] == ["not known"] * len(found.found[1:])
     assert not found.found[0].seconds and advise(found).name == "none"  # timing takes time too

@@ -349,14 +349,7 @@ class Switching(Answer):
         return thresholds.floor(self.found)
 
     def report(self) -> dict[str, Any]:
-        from probe.sizes.thresholds import islands
-
-        stretches = [
-            {"first": first, "last": last, "kind": kind}
-            for first, last, kind in islands(self.found)
-        ]
         return self.found.to_json() | {
-            "stretches": stretches,
             "classes": [size_class.to_json() for size_class in self.classes],
             "floor": self.floor.to_json(),
         }

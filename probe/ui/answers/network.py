@@ -4,7 +4,7 @@ sizes its outputs keep the full run's bits, and what to do."""
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +25,6 @@ from probe.sizes import plan as graph_plan
 from probe.sizes.fixes import (
     NAMES,
     Measured,
-    RemedyResult,
     advise,
     measured_remedies,
     remedies_of,
@@ -175,7 +174,6 @@ def remedies(
     store: str | Path | None = None,
     trust: bool = False,
     progress: Tell | None = None,
-    each: Callable[[RemedyResult], None] = silent,
     time: str | None = None,
     vary: str | None = None,
     inputs: Mapping[str, np.ndarray] | Sequence[Any] | str | Path | None = None,
@@ -198,9 +196,8 @@ def remedies(
     tenth of the largest if not given. ``only``: names of remedies, ``chunks=64`` for chunks of so
     many outputs; with a model a switch is a part of the target, such as ``torch,threads=1``.
     ``store``: of a case, a folder for the results. ``trust``: read a model file that runs code of
-    its own. ``time``: begin nothing new after this long, such as
-    ``5m``; what is left is "not known", as after Ctrl-C. ``each``: of a case, called with a remedy
-    as soon as it is judged. Errors: InputError; TargetError where the default can't run.
+    its own. ``time``: begin nothing new after this long, such as ``5m``; what is left is "not
+    known", as after Ctrl-C. Errors: InputError; TargetError where the default can't run.
     """
     where = checked_target(target)
     tried = [*(only or ())]
@@ -217,9 +214,7 @@ def remedies(
         how: dict[str, Any] = {"only": None if only is None else tried, "progress": progress}
         how |= {"chunks": sizes} if sizes else {}
         with within(time):
-            measured = measured_remedies(
-                subject, where, values, vary=vary, content=content, each=each, **how
-            )
+            measured = measured_remedies(subject, where, values, vary=vary, content=content, **how)
         if store is not None:
             from probe.sweep.store import Store  # what keeps nothing needs no pyarrow
 

@@ -417,14 +417,10 @@ def fix(
     if model is not None:
         refuse_case(words)
 
-    def come(result: Any) -> None:  # each as soon as it is judged; the table has all, with costs
-        if not out.as_json:
-            out.note(f"{result.remedy.name}: {result.verdict}")
-
     with running_model(out, "fix") as tell:
         subject = case_of_words(words) if model is None else model
         on = where if model is None or target is not None else DEFAULT_TARGET
-        answer = remedied(subject, lengths, on, progress=tell, each=come, **options)
+        answer = remedied(subject, lengths, on, progress=tell, **options)
     if not isinstance(answer, Remedied):
         give_of_model(answer, out)
         return 0  # --fail-on names what remedies find

@@ -210,28 +210,25 @@ def rounding_in_words(summed: Summation, dtype: str) -> str:
     return "; ".join(summed.text(dtype, ranges))
 
 
-# Stretches, and kinds of rows, that are written out.
+# Switches, and kinds of rows, that are written out.
 LISTED = 20
 
 
 def thresholds(answer: Switching) -> RenderableType:
-    """Shows stretches of sizes that add alike, their summations, and how they are known."""
-    from probe.sizes.thresholds import islands
-
+    """Shows classes of sizes, where they change, their summations, and how they are known."""
     measured, (title, classes, floor) = answer.found, answer.lines()
     run = f"{len(measured.patterns)} {measured.sizes} run, {measured.seconds:.1f} s"
     sets = sets_text(measured.sets, measured.case.weighted)
     parts: list[RenderableType] = [f"{title} ({run})", sets, classes]
     parts += [floor, ""]
-    stretches = list(islands(measured))
-    rows = list(zip(stretches, [None, *measured.switches], strict=True))
-    for (first, last, kind), switch in rows[:LISTED]:
-        why = "" if switch is None else f"  {', '.join(switch.causes)}"
-        sure = "" if switch is None or switch.scanned else ", by bisection"
-        parts.append(f"{first:>9,} .. {last:<9,}  adds as kind {kind}{why}{sure}")
-    if len(stretches) > LISTED:
-        parts.append(f"and {len(stretches) - LISTED} more stretches; --json has all")
-    for kind in sorted({kind for *_, kind in stretches})[:LISTED]:
+    for switch in measured.switches[:LISTED]:
+        why, sure = ", ".join(switch.causes), ", by bisection" * (not switch.scanned)
+        parts.append(
+            f"from {switch.at:,} on as kind {switch.right}, not {switch.left}: {why}{sure}"
+        )
+    if (more := len(measured.switches) - LISTED) > 0:
+        parts.append(f"and {more} more switches; --json has all")
+    for kind in sorted({pattern.interior for pattern in measured.patterns.values()})[:LISTED]:
         parts.append(f"\nkind {kind}")
         for number in sorted({*measured.recogniser.kinds[kind]}):
             if number >= 0:
