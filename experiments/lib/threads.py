@@ -1,18 +1,14 @@
-"""Public threads, rebuilt as small inputs, each with the exact values of its outputs.
+"""Public threads that this machine's libraries show, each with the exact values of its outputs.
 
-A thread is a library's own run where this machine's release shows it; else the function that the
-library computed, from what its thread says, beside what it should have computed. ``told`` is what
-the maintainers made of it: a bug, or rounding. The verdict is that of ``probe`` on exact sums.
+``told`` is what the maintainers made of it: a bug, or rounding. The verdict is that of ``probe`` on
+exact sums.
 """
 
 from __future__ import annotations
 
-import decimal
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,42 +33,28 @@ class Judged:
     ulps: float
     seen: float
 
-    @property
-    def verdict(self) -> str:
-        return BUG if self.beyond else ROUNDING
-
 
 @dataclass(frozen=True)
 class Thread:
-    """``rebuilt``: the function stands for a release that isn't here; else a library runs."""
-
     name: str
     told: str
     library: str
     dtype: str
     text: str
     judge: Callable[[], Judged]
-    rebuilt: bool = False
 
 
 THREADS: list[Thread] = []
 
 
-def thread(
-    told: str, name: str, library: str, dtype: str = "float32", rebuilt: bool = False
-) -> Any:
+def thread(told: str, name: str, library: str, dtype: str = "float32") -> Any:
     """Adds a function that judges a thread to ``THREADS``; its docstring is stored."""
 
     def named(judge: Callable[[], Judged]) -> Callable[[], Judged]:
-        text = judge.__doc__ or ""
-        THREADS.append(Thread(name, told, library, dtype, text, judge, rebuilt))
+        THREADS.append(Thread(name, told, library, dtype, judge.__doc__ or "", judge))
         return judge
 
     return named
-
-
-bug = partial(thread, BUG, rebuilt=True)
-rounding = partial(thread, ROUNDING)
 
 
 Sums = Sequence[tuple[float | np.floating, Iterable[Fraction]]]
@@ -97,30 +79,6 @@ def products(x: np.ndarray, w: np.ndarray) -> list[Fraction]:
     ]
 
 
-# ulps that a function may be off, which no standard says
-ALLOWED = 16
-
-
-def of_functions(outputs: Sequence[tuple[float, Fraction]], digits: int, summands: int) -> Judged:
-    """Judges outputs of functions, each with its exact value; ``digits``: of the format."""
-    ulps = []
-    for y, exact in outputs:
-        unit = Fraction(2) ** (math.frexp(float(exact))[1] - digits)
-        ulps.append(float(abs(Fraction(float(y)) - exact) / unit))
-    beyond = sum(one > ALLOWED for one in ulps)
-    return Judged(len(outputs), beyond, summands, max(ulps), ALLOWED)
-
-
-def deviation(values: Sequence[float]) -> Fraction:
-    """The sample's standard deviation, to 60 digits."""
-    numbers = [Fraction(value) for value in values]
-    mean = sum(numbers) / len(numbers)
-    variance = sum((number - mean) ** 2 for number in numbers) / (len(numbers) - 1)
-    context = decimal.Context(prec=60)
-    quotient = context.divide(*map(decimal.Decimal, variance.as_integer_ratio()))
-    return Fraction(context.sqrt(quotient))
-
-
 def drawn(*shape: int, seed: int = 0, dtype: str = "float32") -> np.ndarray:
     return floats.round_to(np.random.default_rng(seed).normal(size=shape), dtype)
 
@@ -128,7 +86,7 @@ def drawn(*shape: int, seed: int = 0, dtype: str = "float32") -> np.ndarray:
 # bugs
 
 
-@bug("jax#39103", "jax", "float64", rebuilt=False)
+@thread(BUG, "jax#39103", "jax", "float64")
 def jit_element() -> Judged:
     """One element of 16,385 sums of three squares is wrong under jit (jaxlib 0.10.2)."""
     import jax
@@ -146,58 +104,10 @@ def jit_element() -> Judged:
     return of_sums(outputs or [(eager[1], [Fraction(1)])], "float64", 4)
 
 
-@bug("transformers#46773", "torch")
-def mask_skipped() -> Judged:
-    """A causal depthwise convolution over left padding that nobody zeroed, at batch 1."""
-    x, w = drawn(12, 4), drawn(4, 4, seed=1)
-    padding = 5
-    outputs = []
-    for at in range(padding, padding + 3):
-        for channel in range(4):
-            taps = range(at - 3, at + 1)
-            y = np.float32(sum(x[t, channel] * w[t - at + 3, channel] for t in taps))
-            terms = [
-                Fraction(float(x[t, channel])) * Fraction(float(w[t - at + 3, channel]))
-                for t in taps
-                if t >= padding
-            ]
-            outputs.append((y, terms))
-    return of_sums(outputs, "float32")
-
-
-@bug("onnxruntime#16105", "onnxruntime", "int8")
-def saturated_pairs() -> Judged:
-    """Products of 8-bit numbers are added in pairs of 16 bits, which saturate."""
-    x, w = np.array([210, 198, 234]), np.array([-81, -80, 127])
-    pair = np.clip(x[0] * w[0] + x[1] * w[1], -(2**15), 2**15 - 1)
-    return of_sums([(float(pair + x[2] * w[2]), products(x, w))], "float64")
-
-
-@bug("pandas#48950", "pandas", "float64", rebuilt=False)
-def rolling_deviation() -> Judged:
-    """A rolling standard deviation remembers a row that left its window."""
-    import pandas as pd
-
-    tail = [0.1, 0.2, 0.3, 0.4]
-    y = pd.Series([100_000.0, *tail]).rolling(3).std().to_numpy()[-2:]
-    return of_functions([(y[0], deviation(tail[:3])), (y[1], deviation(tail[1:]))], 53, 3)
-
-
-@bug("transformers 5.8.1, Mamba2 in chunks", "torch")
-def chunks_without_state() -> Judged:
-    """A recurrence computed in two chunks forgets what the first one came to."""
-    decay, x = np.float32(0.9), drawn(8)
-    whole = [Fraction(float(decay)) ** (7 - t) * Fraction(float(x[t])) for t in range(8)]
-    state = np.float32(0)
-    for value in x[4:]:
-        state = np.float32(decay * state + value)
-    return of_sums([(state, whole)], "float32", 9)
-
-
 # rounding
 
 
-@rounding("pytorch#156154", "torch")
+@thread(ROUNDING, "pytorch#156154", "torch")
 def product_and_convolution() -> Judged:
     """A 1x1 convolution against a linear layer."""
     import torch
@@ -214,7 +124,7 @@ def product_and_convolution() -> Judged:
     return of_sums(outputs, "float32")
 
 
-@rounding("pytorch#24172", "torch")
+@thread(ROUNDING, "pytorch#24172", "torch")
 def constants() -> Judged:
     """A convolution of 62x62 equal numbers with ones, against their sum."""
     import torch
@@ -225,14 +135,14 @@ def constants() -> Judged:
     return of_sums([(y, terms) for y in both], "float32")
 
 
-@rounding("numpy#8869", "numpy", "float16")
+@thread(ROUNDING, "numpy#8869", "numpy", "float16")
 def stagnating() -> Judged:
     """A sum of ones that stops growing: the next one is half an ulp of it."""
     y = np.ones((4096, 2), np.float16).sum(axis=0)[0]  # of float32 it is 16,777,216
     return of_sums([(y, [Fraction(1)] * 4096)], "float16")
 
 
-@rounding("numpy#25909", "numpy")
+@thread(ROUNDING, "numpy#25909", "numpy")
 def memory_order() -> Judged:
     """Sums of an array that lies in memory by rows and by columns."""
     data = np.array([[-0.16385849, -0.06833044], [0.14264219, -0.06838101]], np.float32)

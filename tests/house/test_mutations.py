@@ -74,5 +74,5 @@ def test_operators_numbers_and_truth_are_changed_one_at_a_time(mutate):
 def test_of_changes_drawn_from_trees_and_how_they_grow_nearly_all_are_noticed(mutate, capsys):
     """Of other files too many change nothing that is computed to be counted without being read."""
     files = ["probe/order/tree.py", "probe/order/fprev.py"]
-    missed = mutate.run(mutate.drawn(files, "", 6, seed=3))
+    missed = mutate.run(mutate.drawn(files, 6, seed=3))
     assert len(missed) <= 1, capsys.readouterr().out
