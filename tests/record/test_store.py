@@ -29,25 +29,11 @@ def _torch() -> tuple[Callable[[int], Any], tuple[Any, ...]]:
     return lambda rows: torch.relu(x[:rows] @ w).sum(1).cumsum(0), ()
 
 
-def _keras() -> tuple[Callable[[int], Any], tuple[Any, ...]]:
-    keras = pytest.importorskip("keras")
-    keras.utils.set_random_seed(0)
-    inner = [keras.layers.Dense(65, activation="relu"), keras.layers.Dense(3)]
-    model = keras.Sequential([keras.layers.Input((257,)), *inner])
-    return lambda rows: model(X[:rows]), ()
-
-
-def _jax() -> tuple[Callable[[int], Any], tuple[Any, ...]]:
-    jnp = pytest.importorskip("jax.numpy")
-    return lambda rows: jnp.tanh(jnp.asarray(X[:rows]) @ jnp.asarray(W)).sum(1), ()
-
-
 def _numpy() -> tuple[Callable[[int], Any], tuple[Any, ...]]:
     return lambda rows, x, w: np.maximum(x[:rows] @ w, 0).sum(1), (X, W)
 
 
-@pytest.mark.parametrize("library", [_torch, _keras, _jax, _numpy])
-@pytest.mark.slow_at("_keras")
+@pytest.mark.parametrize("library", [_torch, _numpy])
 def test_a_function_is_run_some_times_a_side(library: Any) -> None:
     function, inputs = library()
     runs = {1: 0, 64: 0}

@@ -24,7 +24,6 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from probe.case import ulp
 from probe.case.errors import Foreign, InputError, ProbeError, foreign
 from probe.order.semantics import Meaning, Unknown
 from probe.order.semantics.contract import Call, Operand, left_out
@@ -36,7 +35,7 @@ from probe.record.contract import (
     Seen,
     Visit,
 )
-from probe.record.recording import array_digest
+from probe.record.store import array_digest
 
 # Of a value: what a library tells values apart by, names or numbers.
 Key = Any
@@ -387,8 +386,8 @@ class GraphRecorder(ABC):
         return self._as_one(visit) if self.graph is None else self.graph.run(visit)
 
     def _choose(self) -> None:
-        wanted, why = self.plain(), "run one by one give different bits"
-        self.already = [array_digest(output) for output in wanted]
+        why = "run one by one give different bits"
+        self.already = [array_digest(output) for output in self.plain()]
 
         def read(event: Operation) -> None:
             for value in event.gives:
@@ -396,8 +395,8 @@ class GraphRecorder(ABC):
 
         try:
             for graph in self.cuts():
-                both = zip(graph.run(read), wanted, strict=True)
-                if all(same_bits(foreign(output.array), due) for output, due in both):
+                outputs = graph.run(read)
+                if [array_digest(foreign(output.array)) for output in outputs] == self.already:
                     self.graph = graph
                     return
         # a node that can't run alone, a type without arrays, or a model that can't be saved
@@ -430,15 +429,6 @@ class GraphRecorder(ABC):
 
 def _of_array(name: str, array: np.ndarray) -> Seen:
     return Seen(name, array.shape, str(array.dtype), lambda: array, INPUT, name)
-
-
-def same_bits(array: np.ndarray, other: np.ndarray) -> bool:
-    """Returns whether two outputs of a model have the same shape, type and bits."""
-    if array.shape != other.shape or array.dtype != other.dtype:
-        return False
-    if array.dtype.kind == "f":
-        return ulp.equal(array, other, str(array.dtype))
-    return bool(np.array_equal(array, other))
 
 
 # Recorders whose nodes a repetition takes: of two sides.
