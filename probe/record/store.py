@@ -115,26 +115,17 @@ def array_of(value: Any) -> tuple[np.ndarray, str]:
     if array.dtype.names is not None:
         why = "the bytes between the fields of a structured array are not defined"
         raise InputError("value", kind, why, "check its fields, by name")
-    return _portable(array), array.dtype.newbyteorder("=").name
+    if array.dtype in (np.longdouble, np.clongdouble) and np.finfo(np.longdouble).nmant == 63:
+        why = "6 of 16 bytes of these numbers hold whatever was on the stack"
+        raise InputError("value", array.dtype.name, why, "check numbers of float64")
+    # the same bits on every machine
+    return array.astype(array.dtype.newbyteorder("<"), copy=False), array.dtype.newbyteorder(
+        "="
+    ).name
 
 
 def _package(value: Any) -> str:
     return type(value).__module__.partition(".")[0]
-
-
-def _portable(array: np.ndarray) -> np.ndarray:
-    """Returns the same bits on every machine: little-endian, without the padding of x87 numbers."""
-    kind = array.dtype
-    if kind in (np.longdouble, np.clongdouble) and np.finfo(np.longdouble).nmant == 63:
-        # 10 bytes of 16 are the number; whatever was on the stack stands in the others
-        parts = np.ascontiguousarray(array).view(np.longdouble).reshape(-1)
-        size = kind.itemsize // (1 + (kind.kind == "c"))
-        bare = np.ascontiguousarray(parts.view(np.uint8).reshape(len(parts), size)[:, :10])
-        per = 10 * (1 + (kind.kind == "c"))
-        return bare.reshape(array.size, per).view(f"V{per}").reshape(array.shape)
-    if kind.byteorder == ">" or (sys.byteorder == "big" and kind.byteorder == "="):
-        return array.astype(kind.newbyteorder("<"))
-    return array
 
 
 def named_arrays(value: Any) -> Iterator[tuple[str, Any]]:

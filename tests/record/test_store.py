@@ -132,19 +132,6 @@ def test_jax_arrays_have_the_bits_of_their_arrays(x):
     assert bits_of(jnp.asarray(x, jnp.bfloat16)).dtype == "bfloat16"
 
 
-def test_padding_of_extended_numbers_does_not_count():
-    one = np.longdouble([1.5, -2.0, 3.0])
-    other = np.frombuffer(bytes(one.nbytes), np.longdouble).copy()
-    raw = other.view(np.uint8)
-    raw[:] = 0xAB
-    other[:] = one
-    if np.finfo(np.longdouble).nmant == 63:
-        raw.reshape(3, -1)[:, 10:] = 0xCD  # what is no part of the number
-    assert bits_of(one) == bits_of(other)
-    assert bits_of(one) != bits_of(-one)
-    assert bits_of(np.clongdouble(one + 1j)) != bits_of(np.clongdouble(one - 1j))
-
-
 def test_numbers_bytes_and_files(tmp_path):
     assert bits_of(3.5) == bits_of(np.float64(3.5))
     assert bits_of([1, 2]) == bits_of(np.array([1, 2]))
@@ -163,6 +150,7 @@ def test_numbers_bytes_and_files(tmp_path):
     ("value", "why"),
     [
         (np.array([1, "a", None], object), "objects"),
+        (np.zeros((0, 3), np.longdouble), "whatever was on the stack"),
         ([[1], [2, 3]], "not one array"),
         (None, "not an array"),
         (object(), "not one array"),
@@ -205,7 +193,6 @@ def test_formats_that_numpy_lacks_have_the_bits_of_their_containers(name):
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
 def test_rare_values_have_bits_or_are_refused():
     assert bits_of(memoryview(b"abcdef")[::2]) == bits_of(b"ace")
-    assert bits_of(np.zeros((0, 3), np.longdouble)).shape == (0, 3)
     torch = pytest.importorskip("torch")
     half = torch.zeros(2, dtype=torch.complex32)
     assert bits_of(half).dtype == "complex32"

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper, parser, printer
+from onnx import helper, numpy_helper, printer
 
-from probe.case.errors import InputError
+from probe.case.errors import InputError, printable
 from probe.order import semantics as s
 from probe.order.semantics import operations as o
 from probe.order.semantics.contract import Call
@@ -238,24 +237,17 @@ def submodel(
 
 
 def model_lines(model: Any, weights: Iterable[tuple[str, str]]) -> list[str]:
-    """Returns lines of Python that make a model. ``weights``: names of its constants, with
-    arrays."""
-    # names and attributes are a stranger's text: only ``repr`` keeps them from ending the literal
-    text, again = printer.to_text(model), None
-    written = [f"    {line!r}" for line in text.splitlines(True)]
-    lines = ["model = parser.parse_model(", *written, ")"]
-    # a name may be no word of ONNX's text; what releases before 1.17 print has no names, and six
-    # digits of a number
-    with suppress(parser.ParseError):
-        again = parser.parse_model(text)
-        for node in again.graph.node:
-            if not node.domain:  # which the parser writes down
-                node.ClearField("domain")
-    if again != model:
-        lines = [f"model = onnx.load_model_from_string({model.SerializeToString()!r})"]
-    return lines + [
-        f'model.graph.initializer.append(numpy_helper.from_array({array}, "{name}"))'
-        for name, array in weights
+    """Returns lines of Python that make a model: its bytes, behind its text for a reader.
+    ``weights``: names of its constants, with arrays."""
+    # names and attributes are a stranger's text: no line of it may end the comment
+    text = [f"# {printable(line)}" for line in printer.to_text(model).splitlines()]
+    return [
+        *text,
+        f"model = onnx.load_model_from_string({model.SerializeToString()!r})",
+        *(
+            f'model.graph.initializer.append(numpy_helper.from_array({array}, "{name}"))'
+            for name, array in weights
+        ),
     ]
 
 

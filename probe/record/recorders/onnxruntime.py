@@ -61,7 +61,7 @@ IMPORTS = (
     "import numpy as np",
     "import onnxruntime",
     "import onnx",
-    "from onnx import numpy_helper, parser",
+    "from onnx import numpy_helper",
 )
 
 
