@@ -296,10 +296,9 @@ def draw_switching(measured: Thresholds) -> Figure | None:
     figure, (axes,) = panels(1, 1, 7.5, 1.2 + 0.3 * len(every))
     floor = thresholds.floor(measured).size
     places = np.arange(len(every))[::-1]
-    sizes = [size for each in every for span in each.spans for ends in span.drawn for size in ends]
+    sizes = [size for size_class in every for size in size_class.sizes]
     for place, size_class in zip(places, every, strict=True):
-        spans = [ends for span in size_class.spans for ends in span.drawn]
-        wide = [(first - 0.5, last - first + 1) for first, last in spans]
+        wide = [(first - 0.5, last - first + 1) for first, last in size_class.spans]
         axes.broken_barh(wide, (place - 0.35, 0.7), color=VERDICTS["exact"])
     if floor is not None and floor > min(sizes):
         axes.axvline(floor - 0.5, color=QUIET, linewidth=1, linestyle=(0, (4, 3)))

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -397,33 +397,9 @@ def _period(signs: list[Any]) -> int | None:
     return None
 
 
-# In the place of the kind of a size that was not run, which is 0 or more, or MIXED.
-NOT_RUN = -2
 NOUNS = {"dense": "rows"}
 # Characters of an order that has no name.
 WRITTEN = 48
-
-
-class SizeRange(NamedTuple):
-    """Sizes from ``first`` to ``last``, every ``step``-th."""
-
-    first: int
-    last: int
-    step: int = 1
-
-    @property
-    def text(self) -> str:
-        if self.first == self.last:
-            return f"{self.first:,}"
-        by = f" by {self.step}" * (self.step > 1)
-        return f"{self.first:,}..{self.last:,}{by}"
-
-    @property
-    def drawn(self) -> list[tuple[int, int]]:
-        """Returns stretches of neighbours, (first, last)."""
-        if self.step == 1:
-            return [(self.first, self.last)]
-        return [(size, size) for size in range(self.first, self.last + 1, self.step)]
 
 
 @dataclass(frozen=True)
@@ -431,21 +407,23 @@ class SizeClass:
     """Sizes that were run, at which every row adds as ``kind`` says."""
 
     kind: int
-    spans: tuple[SizeRange, ...]
+    sizes: tuple[int, ...]
 
     @property
-    def floor(self) -> int:
-        return min(span.first for span in self.spans)
+    def spans(self) -> list[tuple[int, int]]:
+        """Stretches of neighbours, (first, last)."""
+        ends = np.flatnonzero(np.diff(self.sizes) > 1)
+        parts = np.split(np.array(self.sizes), ends + 1)
+        return [(int(part[0]), int(part[-1])) for part in parts]
 
     @property
     def text(self) -> str:
         """``{2..15}``, the sizes that were run."""
-        spans = ", ".join(span.text for span in self.spans[:6])
-        return f"{{{spans}{', ...' * (len(self.spans) > 6)}}}"
+        return f"{{{ranges(self.sizes, 6)}}}"
 
     def to_json(self) -> dict[str, Any]:
-        count = sum((span.last - span.first) // span.step + 1 for span in self.spans)
-        return {"kind": self.kind, "sizes": [list(span) for span in self.spans], "count": count}
+        spans = [[first, last, 1] for first, last in self.spans]
+        return {"kind": self.kind, "sizes": spans, "count": len(self.sizes)}
 
 
 @dataclass(frozen=True)
@@ -467,40 +445,13 @@ class Floor:
         return vars(self)
 
 
-def kinds_run(points: Thresholds) -> np.ndarray:
-    """Returns the kind of every size that was run, ``MIXED`` for several; ``NOT_RUN`` elsewhere."""
-    kinds = np.full(points.upto - points.shortest + 1, NOT_RUN)
-    for size, pattern in points.patterns.items():
-        kinds[size - points.shortest] = pattern.kind
-    return kinds
-
-
 def classes(points: Thresholds) -> list[SizeClass]:
     """Returns the classes, that of the smallest size first."""
-    run = kinds_run(points)
-    spans = {
-        kind: _spans_of(points.shortest + np.flatnonzero(run == kind), points.period or 1)
-        for kind in sorted(set(run[run >= 0].tolist()))
-    }
-    every = (SizeClass(kind, sizes) for kind, sizes in spans.items())
-    return sorted(every, key=lambda size_class: size_class.floor)
-
-
-def _spans_of(sizes: np.ndarray, period: int) -> tuple[SizeRange, ...]:
-    """Returns sizes as spans: from the smallest on the longest of neighbours, or by the period."""
-    # behind the last size every span has ended
-    gone = np.ones(int(sizes[-1]) + period + 1, bool)
-    gone[sizes] = False
-    spans = []
-    for size in sizes.tolist():
-        if gone[size]:
-            continue
-        lengths = {step: int(gone[size::step].argmax()) for step in (period, 1)}
-        step = max((1, period), key=lengths.__getitem__)
-        last = size + (lengths[step] - 1) * step
-        gone[size : last + 1 : step] = True
-        spans.append(SizeRange(size, last, step if last > size else 1))
-    return tuple(spans)
+    sizes = dict[int, list[int]]()
+    for size in sorted(points.patterns):
+        if (kind := points.patterns[size].kind) != MIXED:
+            sizes.setdefault(kind, []).append(size)
+    return [SizeClass(kind, tuple(run)) for kind, run in sizes.items()]
 
 
 def floor(points: Thresholds) -> Floor:
@@ -515,8 +466,8 @@ def floor(points: Thresholds) -> Floor:
         first -= 1
     while last + 1 in points.patterns:
         last += 1
-    sizes, kinds = np.arange(first, last + 1), kinds_run(points)
-    alike = kinds[sizes - points.shortest] == kind
+    sizes = np.arange(first, last + 1)
+    alike = np.array([points.patterns[size].kind == kind for size in sizes.tolist()])
     middle = (points.shortest + last) // 2
     half = alike[max(middle - first, 0) :] if first <= middle else alike[:0]
     whole = first == points.shortest and alike.all()
@@ -543,7 +494,7 @@ def _no_floor_text(points: Thresholds, sizes: np.ndarray, alike: np.ndarray) -> 
     way = f"{_noun(points)} are added {kind_words(points, kind)}"
     text = f"no floor: at {_size_text(points, at)}, {_mixed(points, at) if kind == MIXED else way}"
     if at < last:
-        text += f"; alike at {SizeRange(at + 1, last).text}, too few to tell a floor"
+        text += f"; alike at {ranges(range(at + 1, last + 1))}, too few to tell a floor"
     return f"{text}; run up to {last:,}"
 
 

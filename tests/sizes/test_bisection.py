@@ -119,11 +119,6 @@ def test_one_condition_of_two_is_enough():
     assert found.to_json()["conditions"] == ["onednn=0"]
 
 
-def test_each_of_several_conditions_is_found():
-    ask, _ = asking(lambda has: "B" if has else "A")
-    assert search_conditions(LEFT, RIGHT, ask).sets == [["onednn=0"], ["threads=1"]]
-
-
 def test_both_together_are_a_set_and_the_left_end_is_not_run_again():
     ask, asked = asking(lambda has: None if has.keys() == {"onednn"} else "AAB"[len(has)])
     found = search_conditions(LEFT, RIGHT, ask)
@@ -132,12 +127,6 @@ def test_both_together_are_a_set_and_the_left_end_is_not_run_again():
     both, unknown = conditions_lines(found, "bits")
     assert "threads=1 bring the bits of" in both
     assert unknown.endswith("is not known: tensorflow,onednn=0 could not be tested")
-
-
-def test_equal_ends_have_nothing_to_bring_back():
-    ask, asked = asking(lambda has: "A")
-    found = search_conditions(LEFT, RIGHT, ask)
-    assert found.sets is None and found.to_json()["same"] and len(asked) == 2
 
 
 def test_a_target_that_cannot_be_run_is_passed_over_and_an_end_is_refused():

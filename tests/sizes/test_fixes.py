@@ -28,7 +28,6 @@ from probe.sizes.fixes import (
 from probe.targets import budget
 from probe.targets.launch import InlineSession
 from probe.targets.target import Target
-from probe.ui.answers import network
 from probe.ui.cli import shell
 from tests.convolutions import cases
 
@@ -206,21 +205,6 @@ def test_a_stable_target_needs_no_remedy():
     assert advise_json(found)["recommended"] == "none"
 
 
-@pytest.mark.parametrize(
-    ("given", "names", "sizes"),
-    [
-        ({"only": ["pad", "chunks=2"]}, ["pad", "chunks=2"], [2]),
-        ({"only": ["chunks=3", "chunks=4"]}, ["chunks=3", "chunks=4"], [3, 4]),
-        ({"only": ["pad"]}, ["pad"], None),
-    ],
-)
-def test_chunks_that_are_named_are_tried(given, names, sizes, monkeypatch):
-    asked = {}
-    monkeypatch.setattr(network, "measured_remedies", lambda *_, **words: asked.update(words))
-    probe.remedies(Case("conv1d", 3), [4, 9], "reference", **given)
-    assert asked["only"] == names and asked.get("chunks") == sizes
-
-
 def advise_json(found):
     return json.loads(json.dumps(remedies_report(found)))
 
@@ -293,17 +277,6 @@ def told(capsys, *words):
 CONV = ("--op", "conv1d", "--kernel", "5", "--lengths", "6,9,40", "--target", UNSTABLE)
 
 
-@pytest.mark.slow
-def test_the_command_prints_a_table_or_json(capsys, tmp_path):
-    only = ("--only", "pad,chunks=8")
-    status, printed = told(capsys, *CONV, *only, "--json", "--store", str(tmp_path))
-    found = json.loads(printed.out)
-    assert status == 0
-    assert found["recommended"] == "pad"
-    assert [one["name"] for one in found["remedies"]] == ["default", "pad", "chunks=8"]
-    assert len(probe.load(tmp_path).remedies) == 3
-
-
 def test_the_recommendation_comes_first_and_three_columns_fit_eighty(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     status, printed = told(capsys, *CONV, "--only", "float64", "--fail-on", "finding")
@@ -328,17 +301,6 @@ def test_wrong_words_are_told_in_one_line(capsys, words, said):
     assert status == 2
     assert said in printed.err
     assert printed.err.count("\n") == 1
-
-
-def test_calls_are_timed_one_by_one(reference):
-    case = Case("conv1d", 3, 2, 2, 9)
-    x, w, _ = case.operands()
-    asked = {"do": "time", "spec": case.spec(), "at": {"length": 5}, "limit": 0.0}
-    assert reference.request(asked, {"x": x, "w": w})[1]["seconds"].shape == (1,)
-    seconds = reference.request(asked | {"limit": 0.3}, {"x": x, "w": w})[1]["seconds"]
-    assert len(seconds) > 1
-    assert (seconds > 0).all()
-    assert seconds.sum() >= 0.3
 
 
 CASE = probe.Case(op="dense", in_channels=12, filters=3)
@@ -381,12 +343,3 @@ def test_what_was_judged_stays_where_somebody_interrupts(monkeypatch):
         found = measured_remedies(CASE, WHERE, (1, 2, 5), only=TWO, sessions=sessions)
     assert found.default.verdict == "exact"
     assert {one.refusal for one in found.found[1:]} == {"not tried: interrupted"}
-
-
-def test_an_interrupt_before_anything_is_known_ends_it(monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(CaseQuestion, "judged", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        measured_remedies(CASE, WHERE, (1, 2, 5), sessions=RemedySessions(inline=True))

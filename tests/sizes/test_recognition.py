@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe.case import floats
 from probe.case.case import Case
 from probe.order import window
 from probe.order.summation import Rounding, Summation
@@ -176,31 +175,3 @@ def test_orders_show_in_accumulators_of_more_digits(dtype, wide, summands) -> No
         for tree in trees
     }
     assert len(shown) == len(trees)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "digits", "scale"), [("float32", 53, 0), ("float16", 24, -8), ("bfloat16", 24, 0)]
-)
-def test_what_shows_wide_accumulators_is_one_pair_that_swallows_the_rest(dtype, digits, scale):
-    """The pair is gone in the end; what is left beside it in so many digits is the order."""
-    operands = MarkOperands(Case(op="conv1d", kernel=1, in_channels=12, filters=3, dtype=dtype))
-    every = operands.sets_for(operands.every)
-    sets = [each for each in every if each.x is every[-1].x]
-    assert len(sets) == 8
-    places = set()
-    for number, (_, w, bias) in enumerate(sets):
-        values = floats.widen(w, dtype).reshape(12, 3)
-        pair = np.flatnonzero(np.abs(values[:, 0]) >= 2.0 ** (digits - 2 + scale))
-        assert len(pair) == 2 and not values[pair].sum(axis=0).any() and bias is None
-        size = floats.nearest(np.array((1 + number / 16) * 2.0 ** (digits - 1 + scale)), dtype)
-        assert (np.abs(values[pair]) == size).all()
-        rest = np.delete(values, pair, axis=0)
-        assert rest.all() and (np.abs(rest) < size * 2.0 ** (2 - digits + 8)).all()
-        places.add(tuple(pair.tolist()))
-    assert len(places) > 1
-
-
-def test_some_rows_of_many_are_those_at_the_ends_and_others() -> None:
-    rows = recognition.some(10**6, recognition.ROWS)
-    assert rows[0] == 0 and rows[-1] == 10**6 - 1 and len(rows) > 3 * recognition.ROWS
-    assert (recognition.some(20, recognition.ROWS) < 20).all()
