@@ -59,6 +59,51 @@ def test_a_product_alone_is_asked_whether_it_is_cut_off(dtype, leaf):
     assert told == [0, 1]
 
 
+def answered(question, leaves, dtype="float32", **how):
+    """What one output answers that adds (((0+1)+2)+b) with such a rounding; the bias is leaf 3."""
+    claim = Summation(Tree.parse("(((0+1)+2)+b)"), Rounding(**how))
+    masks = Masks(model_of(claim, 3, True, dtype))
+    return int(question(masks, np.array([[leaves]]))[0, 0, 0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_wider_sums_and_roundings_on_their_way_are_told(dtype):
+    for wide in floats.FORMATS[dtype].wider:
+        assert answered(rounding.kept_wider, [0, 1, 2], dtype, accumulator_format=wide) == 1
+        narrow = {"accumulator_format": wide, "rounded": frozenset([0])}
+        assert answered(rounding.kept_wider, [0, 1, 2], dtype, **narrow) == 0
+    assert answered(rounding.kept_wider, [0, 1, 2], dtype) == 0
+    fused = frozenset([1, 2])
+    twice = floats.FORMATS[dtype].wider[0]
+    assert answered(rounding.rounded_twice, [2, 0], dtype, fused=fused) == 0
+    told = answered(rounding.rounded_twice, [2, 0], dtype, fused=fused, intermediate_format=twice)
+    assert told == 1
+
+
+@pytest.mark.parametrize("leaf", [0, 2])
+def test_which_operand_is_shortened_and_to_which_bits_is_told(leaf):
+    for name, number in (("bfloat16", 1), ("tf32", 2), ("float16", 2)):
+        told = [
+            answered(rounding.shortened_operands, [leaf], **{f"{which}_format": name})
+            for which in ("input", "weight", "operand")
+        ]
+        assert told == [number, 3 * number, 4 * number]
+    assert answered(rounding.shortened_operands, [leaf]) == 0
+
+
+def test_a_bias_and_sums_of_16_bits_are_told_by_what_is_lost():
+    for name, number in (("bfloat16", 1), ("float16", 2)):
+        assert answered(rounding.rounded_bias, [3, 0], bias_format=name) == number
+        for node, leaves in ((0, [0, 1, 2]), (1, [0, 2, 3])):
+            how = {"shortened": frozenset([node]), "short_format": name}
+            assert answered(rounding.shortened, leaves, **how) == number
+            assert answered(rounding.shortened, [0, 3, -1], **how) == 0
+        root = {"shortened": frozenset([2]), "short_format": name}
+        assert answered(rounding.shortened, [0, 3, -1], **root) == number
+    assert answered(rounding.rounded_bias, [3, 0]) == 0
+    assert answered(rounding.shortened, [0, 1, 2]) == 0
+
+
 def roundings_of(tree, dtype, rng):
     """Roundings that processors have, of this tree's nodes."""
     every = Rounding.fused_everywhere(tree, dtype)
