@@ -15,7 +15,6 @@ from probe.order import orders as orders_room
 from probe.order.masks import SessionOperator
 from probe.order.orders import ContainerOperands, Orders, _OpenOutputs, replays_agree, reveal
 from probe.order.replay import replay
-from probe.order.reveal import ASKED, EDGES
 from probe.order.summation import Summation, ranges_of_mask
 from probe.order.tree import BIAS, Tree
 from probe.targets.launch import InlineSession
@@ -218,16 +217,6 @@ def test_windows_that_read_only_padding_have_no_way_and_no_fault():
     nothing = orders.index[:, 0] < 0
     assert nothing.tolist() == [True, True, False, False, False, True, True]
     assert orders.replayed.all()
-
-
-def test_windows_at_edges_of_a_long_sum_are_settled_by_the_order_within():
-    """They are asked a few questions, not all that their own trees would take."""
-    plain, padded = (
-        reveal(session("reversed"), conv(in_channels=40, length=9, padding=padding, filters=1))
-        for padding in ("valid", 1)
-    )
-    assert padded.replayed.all() and plain.summations == padded.summations
-    assert padded.calls <= plain.calls + EDGES + ASKED
 
 
 RANGES = {

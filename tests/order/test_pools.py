@@ -112,14 +112,6 @@ def test_every_library_reads_and_counts_what_the_case_says(started, target, op):
     assert ran >= 8 and kinds <= {"unsupported"}
 
 
-def test_caffe_rounds_up_and_has_57_outputs_where_others_have_56():
-    pool = Case("max_pool2d", 3, height=112, length=112, stride=2, padding=1)
-    assert pool.output_spatial() == (56, 56)
-    assert pool.with_(padding="caffe").output_spatial() == (57, 57)
-    assert pool.with_(ceil_mode=True).output_spatial() == (57, 57)
-    assert pool.with_(padding="same").output_spatial() == (56, 56)
-
-
 def test_pooling_is_by_channel_and_has_no_weights():
     case = Case("avg_pool2d", 3, in_channels=4, length=6)
     assert case.filters == case.groups == 4 and not case.weighted

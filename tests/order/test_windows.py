@@ -220,13 +220,6 @@ def test_of_many_elements_blocks_and_places_within_them_are_asked(name, monkeypa
     assert found.calls <= 2 * math.sqrt(size) + 30 and any(one.exact for one in found.named)
 
 
-def test_a_window_s_own_padding_is_multiplied_or_not():
-    with open_session(PLAIN, inline=True) as session:
-        found = reveal_reach(session, SHAPES["dilated"])
-    padded = (as_predicted(SHAPES["dilated"])[0] < 0).any(axis=1)
-    assert (found.padding == padded[:, None]).all() and not found.outputs.any()
-
-
 def test_a_nan_that_gets_in_from_elsewhere_has_the_cause_reach():
     case = Case("matmul", in_channels=5, filters=3, operands="ones", put="x[0, 1]=nan")
     found = explain_case(case, BEYOND, 4, 20, inline=True)

@@ -102,23 +102,6 @@ def test_a_library_s_finding_is_confirmed_by_its_script(text, case, vary, at, ag
 
 
 CANCEL = {"operands": "cancel"}
-FRAMEWORKS = [
-    ("opencv", "torch", Case("conv1d", 5, in_channels=3, length=12, **CANCEL)),
-    ("litert,xnnpack=0", "litert", Case("depthwise_conv2d", 3, 5, length=9, height=6, **CANCEL)),
-    ("litert", "torch", Case(op="avg_pool2d", kernel=3, padding=1, length=9, height=9)),
-    (
-        *("tensorflow,algorithm=elementwise", "tensorflow"),
-        Case("conv2d", 3, 4, 4, groups=2, length=8, height=8),
-    ),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("left", "right", "case"), FRAMEWORKS)
-def test_a_case_that_two_targets_compute_apart_is_confirmed(left, right, case, tmp_path):
-    made = reproduced(Finding.of(case), left, right)
-    folder.write_folder(made, tmp_path)
-    assert verify(tmp_path, 1, trust=True).same_bits and clean(tmp_path / "reproduce.py") == ""
 
 
 @pytest.mark.slow

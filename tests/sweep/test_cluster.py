@@ -219,11 +219,6 @@ def test_machines_and_versions_are_never_mixed(tmp_path):
     assert chosen([lacking])[2] == 1, "one says why it can't run"
 
 
-def test_a_machine_that_no_node_is_is_an_input_error(swept):
-    with pytest.raises(InputError, match=r"machine=amd-none.*use one of"):
-        swept([f"{SWITCHING},machine=amd-none"])
-
-
 def test_nodes_of_another_checkout_are_left_out_and_none_is_an_input_error(
     address, monkeypatch, swept
 ):

@@ -53,12 +53,3 @@ ENTRY %main (x: f32[1]) -> f32[1] {
   ROOT %fusion = f32[1]{0} fusion(%x), kind=kLoop, calls=%fused
 }"""
     assert operations(program) == ["add", "custom-call __cudnn$convForward", "fusion"]
-
-
-@pytest.mark.slow
-def test_facts_and_environment(started):
-    facts = started("jax,threads=1").facts
-    assert facts["library"] == "jax" and facts["devices"] == ["cpu"] and facts["threads"] == 1
-    variables = Jax.environment({"threads": "2"}, "cpu")
-    assert variables["JAX_PLATFORMS"] == "cpu" and variables["PJRT_NPROC"] == "2"
-    assert "deterministic" in Jax.environment({"deterministic": "1"}, "gpu:0")["XLA_FLAGS"]

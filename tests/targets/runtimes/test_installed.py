@@ -73,18 +73,6 @@ def test_the_report_comes_out_of_tensorflow_1_2_1_bit_for_bit():
     assert found.replayed == 3 and left.replays.all() and right.replays.all()
 
 
-def test_a_release_of_another_library_tells_its_orders():
-    """ONNX Runtime 1.10.0 on Python 3.7: a short row and a long one, replayed to the last bit."""
-    if packages.find_python("3.7") is None:
-        pytest.skip(packages.python_missing("3.7"))
-    where = provided("onnxruntime==1.10.0", 0.3)
-    case = Case(op="conv1d", kernel=5, in_channels=16, filters=8, operands="cancel")
-    with Session(where) as session:
-        found = [run_and_reveal(session, case.with_(length=length)) for length in (6, 40)]
-        assert session.facts["library_version"] == "1.10.0"
-    assert all(side.replays.all() for side in found)
-
-
 @pytest.mark.golden
 def test_a_haswell_gives_its_own_bits():
     """TensorFlow 2.21 without AVX-512, T = 5 without the bias: a sum that isn't fused."""
