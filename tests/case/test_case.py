@@ -46,14 +46,6 @@ def test_shapes():
     assert (x.shape, w.shape, b.shape) == ((2, 9, 20, 8), (3, 5, 2, 12), (12,))
 
 
-def test_depthwise_groups_and_filters_follow_the_channels():
-    case = Case("depthwise_conv2d", 3, in_channels=4)
-    assert (case.groups, case.filters, case.weight_shape) == (4, 4, (3, 3, 1, 4))
-    assert case.with_(in_channels=6).filters == 6
-    assert Case("depthwise_conv2d", 3, in_channels=4, filters=8).with_(in_channels=2).filters == 8
-    assert case.with_(op="conv2d").groups == 1
-
-
 def test_bias_is_none_one_number_all_numbers_or_generated():
     assert Case("conv1d", 3).bias_values is None and Case("conv1d", 3, bias="none").bias is None
     assert Case("conv1d", 3, filters=3, bias=0.5).bias_values == (0.5, 0.5, 0.5)

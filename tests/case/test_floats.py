@@ -35,19 +35,6 @@ def test_rounding_is_the_nearest_with_ties_to_even(name: str, value: float) -> N
     assert floats.nearest(np.array([value]), name)[0] == rounded(Fraction(value), name)
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "tf32"])
-def test_midpoints_and_their_neighbours_round_right(name: str) -> None:
-    array = awkward("bfloat16" if name == "tf32" else name, 2000, 1)
-    values = floats.widen(array, "bfloat16" if name == "tf32" else name)
-    step = np.exp2(
-        np.maximum(np.floor(np.log2(np.abs(values) + 1e-300)), floats.format_of(name).emin)
-    )
-    middle = values + step * floats.eps(name) / 2
-    for near in (middle, np.nextafter(middle, np.inf), np.nextafter(middle, -np.inf), -middle):
-        expected = [rounded(Fraction(value), name) for value in near.tolist()]
-        np.testing.assert_array_equal(floats.nearest(near, name), expected)
-
-
 @pytest.mark.parametrize("name", floats.FORMATS)
 @given(value=finite)
 def test_cutting_gives_the_largest_that_is_no_larger(name: str, value: float) -> None:

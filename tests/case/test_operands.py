@@ -91,12 +91,6 @@ def test_smaller_operands_are_prefixes(kind, dtype):
     assert [one.tobytes() for one in smaller] == [one.tobytes() for one in (x, w[..., :2], b[:2])]
 
 
-def test_normal_is_a_prefix_along_the_channels_too():
-    large = Case("conv1d", 3, 8, 4, 12)
-    (x, w, _), (x_, w_, _) = large.operands(), large.with_(in_channels=3).operands()
-    assert (x_ == x[..., :3]).all() and (w_ == w[:, :3]).all()
-
-
 def test_normal_looks_normal():
     x, w, _ = Case("conv1d", 50, 100, 20, 1000).operands()
     for values in (x.ravel(), w.ravel()):
@@ -122,13 +116,6 @@ def test_tiny_is_around_the_smallest_normal_number(dtype):
 def test_ramp_is_the_report_s():
     x, _, _ = Case("conv2d", (1, 5), 2, length=9, batch=2, height=3, operands="ramp").operands()
     assert (x == (10 * np.arange(9, dtype=np.float32))[:, None]).all()
-
-
-def test_explicit_weights_and_bias_replace_the_generated():
-    given = [-0.7313, -1.1043, 1.8492, 1.3007, -0.1033]
-    _, w, b = Case("conv2d", (1, 5), weights=given, bias=0.0401, length=7).operands()
-    assert w.shape == (1, 5, 1, 1) and w.ravel().tolist() == np.float32(given).tolist()
-    assert b.tolist() == np.float32([0.0401]).tolist()
 
 
 # --- what `integers` and `cancel` promise, in the orders that libraries have ---

@@ -139,12 +139,6 @@ def test_what_can_not_be_asked_is_an_input_error():
         probe.order(probe.Case("sum", in_channels=4, length=1), "reference", n=9)
 
 
-def test_a_random_order_is_nondeterministic():
-    random = np.random.default_rng(0)
-    told = probe.order(lambda x: in_sequence(random.permutation(x)), 64).to_json()
-    assert not told["orders"] and (told["refusal"] == "nondeterministic" or told["not_a_sum"])
-
-
 def test_compensated_sums_are_told_apart():
     for n in (5, 20):
         case = functions.case_of_function(neumaier, n, "float64")

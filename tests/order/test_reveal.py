@@ -174,14 +174,6 @@ def test_products_fused_in_part_are_told_by_halves(fused, most):
     assert some.calls - none.calls <= most
 
 
-def test_fused_additions_made_of_wider_ones_round_twice_where_they_fuse():
-    tree = Tree.sequential(9)
-    rows = [[(tree, fused)] * 2 for fused in (range(1, 9), frozenset())]
-    orders, _ = revealed(Known(rows, 9, dtype="float16", twice=True))
-    found = {at: one.summation.rounding.intermediate_format for (at, _), one in orders.items()}
-    assert found == {0: "float32", 1: None}
-
-
 def test_what_is_no_sum_is_refused_with_the_answer_that_shows_it():
     class Winograd(Known):
         def run(self, x, template, leaves, values):

@@ -25,7 +25,6 @@ from probe.order.windows import (
 )
 from probe.targets.launch import InlineSession, open_session
 from probe.targets.target import Target
-from probe.ui.answers.cases import window
 from tests.convolutions import explain_case
 from tests.order.synthetic import planted
 
@@ -248,11 +247,3 @@ def test_overflow_in_one_order_alone_is_order():
     left, right = found.values()
     assert np.isinf(left[0]) != np.isinf(right[0]) or np.isnan(left[0]) != np.isnan(right[0])
     assert found.causes == {"order": 1} and found.replayed == found.compared == 2
-
-
-def test_window_tells_what_reaches_an_output():
-    told = window(SHAPES["matmul"], NEIGHBOUR).to_json()
-    assert told["reach"] == {"inputs": 36 * 3} and told["windows"][0]["reaches"] == [*range(5, 10)]
-    assert "reaches" not in told["windows"][-1]
-    quiet = window(SHAPES["matmul"], PLAIN).to_json()
-    assert "reach" not in quiet and not any("reaches" in one for one in quiet["windows"])

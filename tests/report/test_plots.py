@@ -65,13 +65,3 @@ def test_length_pictures_are_drawn(axes):
     labels = [text.get_text() for text in axes.figure.legends[0].get_texts()]
     assert labels == ["equal", "3 to 16", "not a number"]
     assert axes.get_ylim() == (8.5, 4.5)
-
-
-def test_causes_keep_their_colours_and_the_sum_is_written(axes):
-    counts = pd.DataFrame({"order": [3, 0], "made up": [1, 0]}, index=["a", "b"])
-    pictures.cause_bars(axes, counts)
-    assert [text.get_text() for text in axes.texts] == ["4", "0"]
-    faces = [to_rgb(bar.get_facecolor()[:3]) for bar in axes.patches]
-    assert faces[0] == to_rgb(pictures.CAUSES["order"]) and faces[-1] == to_rgb(
-        pictures.OTHER_CAUSE
-    )

@@ -36,14 +36,6 @@ def test_items_are_the_agreement(case):
         assert plan.not_compared[value] == expected.not_compared
 
 
-def test_a_varied_length_is_open_in_the_stored_case():
-    open_, fixed = (Plan(CASES[0].with_(length=n), "length", [5], 9) for n in (None, 7))
-    assert open_.id == fixed.id and fixed.case.length is None
-    assert fixed.arrays["x"].shape == (1, 9, 1)
-    batch = Plan(CASES[0].with_(length=7), "batch", [1], 4)
-    assert batch.case.length == 7 and batch.arrays["x"].shape == (4, 7, 1)
-
-
 def test_plans_are_shared_while_they_are_used_and_then_forgotten():
     plans = Plans([CASES[0].with_(seed=seed) for seed in range(CACHED + 1)], "length", [5], 9)
     first = plans[0]

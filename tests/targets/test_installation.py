@@ -61,13 +61,6 @@ def test_what_is_installed_runs_and_can_be_removed():
         remove_installed(WHERE)
 
 
-def test_what_a_killed_installation_left_is_taken_away():
-    folder = environments.folder_of("reference", VERSION)
-    (folder / "lib").mkdir(parents=True)
-    install_target(WHERE)
-    assert not (folder / "lib").exists()
-
-
 @pytest.mark.parametrize(
     ("script", "said"),
     [

@@ -13,7 +13,7 @@ from probe.case.case import Case
 from probe.case.errors import InputError, TargetError
 from probe.targets import backends, launch
 from probe.targets.backends import conformance
-from probe.targets.backends.arrays import Arrays, OpenBlas
+from probe.targets.backends.arrays import OpenBlas
 from probe.targets.backends.contract import Unsupported
 from probe.targets.launch import InlineSession
 from probe.targets.target import Target
@@ -52,12 +52,6 @@ def test_a_processors_kernels_that_openblas_lacks_are_not_taken_for_another_ones
     with pytest.raises(TargetError, match=r"core=VORTEX: .*no (such kernels|OpenBLAS)"):
         session.start()
     session.close()
-
-
-def test_levels_of_numpys_own_loops_disable_what_is_above_them():
-    variables = Arrays.environment({"cpu": "x86_v3"}, "cpu")["NPY_DISABLE_CPU_FEATURES"].split()
-    assert {"X86_V4", "AVX512F", "AVX512_SPR"} <= set(variables)
-    assert not {"AVX2", "X86_V3", "FMA3"} & set(variables)
 
 
 @pytest.mark.slow

@@ -13,13 +13,6 @@ from tests.targets.backends import conforming
 pytestmark = pytest.mark.long
 
 
-def test_a_new_length_is_a_new_model(started):
-    spec, x = conformance.spec("conv1d", [2]), np.arange(5, dtype=np.float32).reshape(1, 5, 1)
-    w = np.ones((2, 1, 1), np.float32)
-    found = [conforming.run(started("litert"), spec, x[:, :n], w).ravel() for n in (4, 5)]
-    assert [one.tolist() for one in found] == [[1, 3, 5], [1, 3, 5, 7]]
-
-
 def test_an_input_without_a_window_is_refused_and_not_answered_by_the_last_model(started):
     spec = conformance.spec("conv1d", [5])
     w = np.ones((5, 1, 1), np.float32)

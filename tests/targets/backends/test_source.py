@@ -7,13 +7,10 @@ import pytest
 
 from probe.case.case import Case
 from probe.case.errors import TargetError
-from probe.order.orders import reveal
 from probe.report import program
 from probe.report.program import of_case
 from probe.targets.backends import conformance, source
-from probe.targets.launch import InlineSession
 from probe.targets.target import Target
-from probe.targets.worker import compare
 from tests.targets.backends import conforming
 
 pytestmark = pytest.mark.long
@@ -39,10 +36,6 @@ SHAPES = [
 LAYERS = ("matmul", "dense")
 MODELS = ("litert", "litert,xnnpack=0", "opencv")
 """Libraries that run models of layers, and no sum alone."""
-
-
-def reference(algorithm):
-    return InlineSession(Target.parse(f"reference,algorithm={algorithm}")).start()
 
 
 SWITCHES = ("tensorflow,mode=graph", "tensorflow,weights=constant")
@@ -92,12 +85,6 @@ def test_a_script_holds_the_model_of_a_product(started, text, shape):
 @pytest.mark.parametrize("dtype", ["float64", pytest.param("float16", marks=pytest.mark.slow)])
 def test_numpys_are_replayed_in_other_formats(started, dtype):
     assert not conforming.not_replayed(started("numpy"), SHAPES, dtype)
-
-
-def test_masks_that_take_long_are_answered_in_parts(monkeypatch):
-    monkeypatch.setattr(compare, "ANSWER_SECONDS", 0.0)
-    case = Case("sum", in_channels=9, length=2)
-    assert reveal(reference("pairwise"), case).replayed.all()
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,6 @@ from tests.targets.runtimes.conftest import script
 pytestmark = pytest.mark.usefixtures("cache")
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [("2.4", "2.4.0", True), ("2.13.0", "2.13.0+cpu", True), ("1.2.1", "1.2.2", False)],
-)
-def test_one_release_has_several_spellings(one, other, same):
-    assert environments.same_release(one, other) is same
-
-
 def made(library="tensorflow", version="1.2.1", arm64=False):
     """A complete environment whose interpreter is this one."""
     folder = environments.folder_of(library, version, arm64)
