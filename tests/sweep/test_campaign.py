@@ -42,11 +42,3 @@ def test_what_fails_is_a_row_and_the_rest_goes_on(tmp_path):
     assert tally.found == 2 and len(tally.failures["reference"]) == 2 and not tally.interrupted
     assert told[-1] == (4, 4, "reference") and len(job.parts["reference"].failures) == 2
     assert len(load(tmp_path).runs) == 1
-
-
-def test_a_target_that_does_not_start_leaves_its_questions_out(tmp_path):
-    with Store(tmp_path) as store:
-        _, tally, told = asked(store, "a", "b", targets=(ABSENT, REFERENCE))
-    (row,) = load(tmp_path).failures.to_dict("records")
-    assert (row["target"], row["kind"]) == (ABSENT.text, "unavailable")
-    assert tally.found == 2 and told[-1][:2] == (4, 4)

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-import probe
 from probe.case.errors import InputError
-from probe.sweep.bits import sweep_cases
-from probe.sweep.store import Store
 from probe.targets import budget
 from probe.ui.cli import shell
-from tests.sweep.test_bits import CASE, REFERENCE, SWITCHING, inline, limited
 
 
 @pytest.mark.parametrize(
@@ -28,28 +23,6 @@ def test_times_are_read_with_their_units(text, seconds):
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(InputError, match="time=.*90s, 30m"):
         budget.seconds(text)
-
-
-def rows(folder: Path) -> dict:
-    frame = probe.load(folder).comparisons.drop(columns=["seconds", "machine"])
-    return {(row["target"], row["case_id"], row["at"]): tuple(map(str, row)) for _, row in
-            frame.sort_index(axis=1).iterrows()}  # fmt: skip
-
-
-@pytest.mark.slow
-def test_the_same_again_goes_on_and_gives_the_rows_of_one_run(tmp_path):
-    cases, targets, lengths = [CASE, CASE.with_(seed=1)], [REFERENCE, SWITCHING], range(5, 30)
-    with Store(tmp_path / "whole") as store:
-        sweep_cases(cases, targets, lengths, store=store, opens=inline)
-    left, parts = None, 0
-    while left != 0:
-        with Store(tmp_path / "parts") as store:
-            found = limited(20 * (parts + 1), cases, targets, lengths, store=store)
-        told = found.targets.values()
-        assert all(one.comparisons + one.unasked == 48 for one in told)
-        assert left is None or found.left_out < left
-        left, parts = found.left_out, parts + 1
-    assert parts > 2 and rows(tmp_path / "parts") == rows(tmp_path / "whole")
 
 
 SWEEP = "sweep --op sum --in-channels 9 --lengths 1..40 --target numpy --target reference --time"
