@@ -23,7 +23,6 @@ BLOCK = re.compile(
     r"^(?:<!-- not run: (?P<why>.+?) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```", re.M | re.S
 )
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 MINUTES = ("bisect", "install")
 """Commands that are run by tests of their own, with what they need (tests/targets/runtimes)."""
 

@@ -24,7 +24,6 @@ from tests.report.test_program import clean
 pytestmark = pytest.mark.long
 
 SWITCHES = Target.parse("reference,algorithm=pairwise,length_switch=8")
-CANCEL = Case(op="conv1d", kernel=5, operands="cancel")
 
 
 def test_the_folder_has_what_a_maintainer_needs(made):

@@ -101,9 +101,6 @@ def test_a_library_s_finding_is_confirmed_by_its_script(text, case, vary, at, ag
     assert clean(tmp_path / "reproduce.py") == ""
 
 
-CANCEL = {"operands": "cancel"}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("old", ["tensorflow==1.2.1", "tensorflow==1.15.0"])
 def test_an_old_release_and_todays_each_run_in_their_own_interpreter(old, tmp_path):

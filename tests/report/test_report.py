@@ -13,8 +13,6 @@ from probe.report import folder, program, report
 from probe.report.forms import FORMS
 from probe.targets.target import Target
 
-SWITCHES = Target.parse("reference,algorithm=pairwise,length_switch=8")
-
 
 def test_the_report_has_the_forms_headings_and_both_trees(made):
     found, out = made

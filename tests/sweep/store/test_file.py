@@ -26,8 +26,6 @@ from tests.sweep.store.test_parquet import (
     random_store,
 )
 
-ROOT = Path(__file__).parents[3]
-
 
 def filled(folder, count=60):
     with Store(folder) as store:
