@@ -406,8 +406,7 @@ class Examination:
 
     def _try_remedies(self, sides: SizedInputs) -> str:
         """Tries what keeps the bits, the quick way first, and times it. Why it ended early."""
-        at, against = sides.sizes
-        what = "fill each batch up to" if sides.vary == "batch" else "pad every input to"
+        (at, against), batches = sides.sizes, sides.vary == "batch"
         self.step("trying one size")
         names = ("left", "right", "filled")
         run = {name: sides.opened.recorder(getattr(sides, name)).plain for name in names}
@@ -418,49 +417,44 @@ class Examination:
             exact, checked = False, "not the bits of the other side: its samples read each other"
         elif not any(output.compared for output in self.walked.found.outputs):
             exact, checked = False, "not the bits of the other side: all outputs read what fills it"
-        one_size: dict[str, Any] = {"remedy": "one size", "exact": exact}
-        text = f"{what} {against}, so that each call has one shape: {checked}"
-        self.tell_part("fix", text, {"remedies": [dict(one_size)]})
-        took = model_fixes.timed_in_turns({n: run[n] for n in ("left", "filled")}, min)
-        one_size["ratio"] = took["filled"] / took["left"]
-        times = f"{rounded_text(one_size['ratio'])} times {sides.vary} {at} as it is"
-        text = f"one size of {against}: {times}"
-        self.tell_part("cost", text, {"remedies": [dict(one_size)]})
-        if why := budget.spent():
-            return f"the invariant mode was not tried: {why}"
-        self.tell("trying the invariant mode")
-        batches = {array.shape[0] for array in sides.right.values() if array.ndim}
-        sizes = {"batch": sorted(batches)} | {sides.vary: [at, against]}
-        ends, count = (sides.left, sides.right), partial(self.differing, 0)
-        mode = model_fixes.of_runs(sides.opened, self.model, sizes, ends, count)
-        entry: dict[str, Any] = {"remedy": "invariant", "exact": mode.verdict == "exact"}
-        entry |= {"verdict": mode.verdict, "why": mode.refusal or None}
-        ways, padded_axis = [one_size, entry], "padded length" if sides.vary != "batch" else "batch"
-        words = [f"one {padded_axis} of {against}", "probe.stable.invariant(model)"]
-        exact_words = [text for text, way in zip(words, ways, strict=True) if way["exact"]]
-        exact_ways = f"exact here: {' or '.join(exact_words) or 'none that was tried'}"
-        if mode.report is None or mode.verdict != "exact":
-            why = mode.refusal or f"{mode.differing:,} outputs differ still"
-            text = f"{exact_ways}; probe.stable.invariant: {mode.verdict} ({why})"
-            self.tell_part("fix", text, {"remedies": ways})
-            return ""
-        calls = {"left": run["left"], "filled": run["filled"]}
-        calls |= {"invariant": model_fixes.calls_in_mode(mode, sides.left)}
+        ways: list[dict[str, Any]] = [{"remedy": "one size", "exact": exact}]
+        what = f"{'fill each batch up' if batches else 'pad every input'} to {against}"
+        text = f"{what}, so that each call has one shape: {checked}"
+        self.tell_part("fix", text, {"remedies": [dict(ways[0])]})
+        calls = {"left": run["left"], "one size": run["filled"]}
+        if not (ended := budget.spent()):
+            self.tell("trying the invariant mode")
+            rows = {array.shape[0] for array in sides.right.values() if array.ndim}
+            sizes = {"batch": sorted(rows)} | {sides.vary: [at, against]}
+            ends, count = (sides.left, sides.right), partial(self.differing, 0)
+            mode = model_fixes.of_runs(sides.opened, self.model, sizes, ends, count)
+            kept = mode.report is not None and mode.verdict == "exact"
+            ways.append({"remedy": "invariant", "exact": kept, "verdict": mode.verdict})
+            ways[1]["why"] = mode.refusal or None
+            exact_words = [f"one {'batch' if batches else 'padded length'} of {against}"] * exact
+            exact_words += ["probe.stable.invariant(model)"] * kept
+            text = f"exact here: {' or '.join(exact_words) or 'none that was tried'}"
+            if kept:
+                calls["invariant"] = model_fixes.calls_in_mode(mode, sides.left)
+            else:
+                why = mode.refusal or f"{mode.differing:,} outputs differ still"
+                text += f"; probe.stable.invariant: {mode.verdict} ({why})"
+            self.tell_part("fix", text, {"remedies": [dict(way) for way in ways]})
         self.tell("timing")
-        # others may be at work here
-        took = model_fixes.timed_in_turns(calls, min)
-        entry["ratio"], one_size["ratio"] = (
-            took[n] / took["left"] for n in ("invariant", "filled")
-        )
-        self.tell_part("fix", exact_ways, {"remedies": ways})
-        best = min((way for way in ways if way["exact"]), key=lambda way: float(way["ratio"]))
+        took = model_fixes.timed_in_turns(calls, min)  # others may be at work here
+        timed = [way for way in ways if way["remedy"] in took]
+        for way in timed:
+            way["ratio"] = took[way["remedy"]] / took["left"]
         costs = ", ".join(
-            f"{way['remedy']} {rounded_text(way['ratio'])}{' (not exact)' * (not way['exact'])}"
-            for way in ways
+            f"{way['remedy']} {rounded_text(way['ratio'])}{'' if way['exact'] else ' (not exact)'}"
+            for way in timed
         )
-        text = f"times {sides.vary} {at} as it is: {costs}; recommended: {best['remedy']}"
-        self.tell_part("cost", text, {"remedies": ways, "recommended": best["remedy"]})
-        return ""
+        text, details = f"times {sides.vary} {at} as it is: {costs}", {"remedies": ways}
+        if usable := [way for way in timed if way["exact"]]:
+            best = min(usable, key=lambda way: float(way["ratio"]))["remedy"]
+            text, details = f"{text}; recommended: {best}", details | {"recommended": best}
+        self.tell_part("cost", text, details)
+        return f"the invariant mode was not tried: {ended}" if ended else ""
 
 
 # PyTorch's operations that are a whole layer: what is within is no operation of this run.

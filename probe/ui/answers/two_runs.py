@@ -459,11 +459,8 @@ def entries_shown(plain: Plain, arrays: Arrays, name: str) -> np.ndarray:
 Plain = Callable[[Arrays], list[np.ndarray]]
 
 
-# Further runs in the same process: what does not repeat its bits has no condition to find.
-CONTROLS = 2
-
-# Runs of what does not repeat them, of which the different results are counted.
-COUNTED = 20
+# Runs in the same process: what does not repeat its bits has no condition to find.
+RUNS = 3
 
 
 def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -> Conditions:
@@ -480,26 +477,23 @@ def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -
     arrays = model.arrays(() if is_function(text) else model.opened().inputs)
 
     def bits_on(where: Target) -> tuple[str, str]:
-        digests, count = list[str](), 1 + CONTROLS
+        digests = list[str]()
         with ExitStack() as running:
             try:
                 plain = running.enter_context(model.opened_on(where)).plain
-                while len(digests) < count:
+                for _ in range(RUNS):
                     digest = hashlib.sha256()
                     for output in plain(arrays):
                         array = np.ascontiguousarray(output)
                         digest.update(f"{array.dtype} {array.shape}".encode())
                         digest.update(array.tobytes())
                     digests.append(digest.hexdigest()[:12])
-                    if len({*digests}) > 1:
-                        # how many results there are says whether it is two states or noise
-                        count = COUNTED
             except InputError as error:
                 if error.name not in ("target", "model"):
                     raise
                 raise TargetError(where.text, "error", error.why) from error
         if (different := len({*digests})) > 1:
-            why = f"it does not repeat its bits: {different} results in {COUNTED} runs"
+            why = f"it does not repeat its bits: {different} results in {RUNS} runs"
             raise TargetError(where.text, "error", why)
         return digests[0], ""
 

@@ -209,7 +209,7 @@ MEANS_OF_SIZES = (
 
 def _graph_contents(sizes: list[SafeSize]) -> Iterator[RenderableType]:
     right = ("valid size", "least", "safe")
-    rows = table(*right, "at the least", "operation", "kept outputs", "proof", right=right)
+    rows = table(*right, "at the least", "operation", "proof", right=right)
     for size in sizes[:MOST_SIZES]:
         least, safe = size.at_least, size.at_safe
         word = "equal" if least.serves else least.by_order
@@ -219,20 +219,12 @@ def _graph_contents(sizes: list[SafeSize]) -> Iterator[RenderableType]:
         if safe.by_order == "same":
             sets = f", {safe.sets} sets of operands" * bool(safe.sets)
             proof = safe.why or f"by order{sets}"
-        boxes = []
-        for box in safe.boxes:
-            axes = []
-            for part in box or ():
-                moved = f" at {part.start + part.offset:,}" * bool(part.offset)
-                axes.append(f"axis {part.axis}: {part.start:,} to {part.stop - 1:,}{moved}")
-            boxes.append("constant" if box is None else ", ".join(axes) or "all")
         rows.add_row(
             f"{size.content:,}",
             f"{size.least:,}",
             f"{size.safe:,}{' or less' * bool(size.over)}",
             word,
             f"{least.name}: {least.why}" if least.name and not least.serves else "",
-            "; ".join(boxes),
             proof,
         )
     yield rows
