@@ -96,7 +96,7 @@ class Entry:
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Entry:
-        """Returns what ``to_json`` gave. What errors come of other things: as of ``Table.of``."""
+        """Returns what ``to_json`` gave. What errors come of other things: as of ``Table.read``."""
         return cls(str(row["chosen"]), str(row["like"]), int(row["largest"]))
 
 
@@ -427,8 +427,7 @@ class Table:
     """Entries by the operation's key.
 
     ``threads``: with that many were classes chosen. ``notes``: what did not hold when it was read;
-    ``trusted``: whether the environment is the one that it was made in. ``recipes``: of the samples
-    that whole programs were checked with, by key (``samples``).
+    ``trusted``: whether the environment is the one that it was made in.
     """
 
     like: str
@@ -438,21 +437,9 @@ class Table:
     entries: dict[str, Entry] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     trusted: bool = True
-    recipes: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: str | Path) -> None:
         """Writes it whole, or not at all. InputError: not there."""
-        text = self.text()
-        try:
-            # a reader sees the old table or the new one
-            part = Path(path).with_name(Path(path).name + ".part")
-            part.write_text(text)
-            part.replace(path)
-        except (OSError, ValueError, TypeError) as error:
-            why = getattr(error, "strerror", None) or str(error)
-            raise InputError("path", path, f"it can't be written: {why}", "give another") from error
-
-    def text(self) -> str:
         content = {
             "format": FORMAT,
             "like": self.like,
@@ -461,8 +448,15 @@ class Table:
             "environment": self.environment,
             "operations": {key: entry.to_json() for key, entry in sorted(self.entries.items())},
         }
-        content |= {"samples": self.recipes} if self.recipes else {}
-        return json.dumps(content, indent=1)
+        text = json.dumps(content, indent=1)
+        try:
+            # a reader sees the old table or the new one
+            part = Path(path).with_name(Path(path).name + ".part")
+            part.write_text(text)
+            part.replace(path)
+        except (OSError, ValueError, TypeError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise InputError("path", path, f"it can't be written: {why}", "give another") from error
 
     @classmethod
     def read(cls, path: Path, now: dict[str, Any]) -> Table:
@@ -473,15 +467,10 @@ class Table:
         try:
             if path.stat().st_size > MOST_BYTES:
                 raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
-            text = path.read_text()
+            text, name = path.read_text(), path.name
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or f"{NO_TABLE} ({type(error).__name__})"
             raise _no_table(path.name, why) from error
-        return cls.of(text, path.name, now)
-
-    @classmethod
-    def of(cls, text: str, name: str, now: dict[str, Any]) -> Table:
-        """As ``read``, of the text of a table, which errors call ``name``."""
         try:
             content = json.loads(text)
             sizes = content["sizes"].items()
@@ -493,7 +482,6 @@ class Table:
                 entries={key: Entry.of(row) for key, row in content["operations"].items()},
             )
             number, before = content["format"], dict(content["environment"])
-            table.recipes = dict(content.get("samples", {}))
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise _no_table(name, f"{NO_TABLE} ({type(error).__name__})") from error
         except RecursionError as error:

@@ -57,17 +57,6 @@ class NamedInputs(LibraryProgram):
             raise InputError("batched", batched, why, "give an axis or None for each")
         return dict(zip(self.names, axes, strict=True))
 
-    def signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """As of ``LibraryProgram``, of contiguous arrays in the order of the inputs."""
-        if kwargs or len(args) != len(self.names):
-            return None
-        alike: list[Any] = [self.threads()]
-        for array in args:
-            if type(array) is not np.ndarray or not array.flags.c_contiguous:
-                return None
-            alike += array.shape, array.dtype
-        return tuple(alike)
-
     def _open(self) -> dict[str, int | None]:
         """Returns what the file itself says of them."""
         return dict.fromkeys(self.names, 0)

@@ -72,13 +72,6 @@ class LibraryProgram:
         """Returns what runs calls of a size."""
         return self.function
 
-    def signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What calls have in common that are run alike, if the library says so quickly; else None.
-
-        Hashable. Equal ones have the same number of samples, and the same buckets.
-        """
-        return None
-
     def threads(self) -> int:
         """Returns the threads that it computes with."""
         return cores()
@@ -183,16 +176,12 @@ class LibraryProgram:
                 else _shapes_within(value)
             )
         shape, dtype = self.form(value)
-        return (shape, dtype, self.bits(value)[0].tolist() if decides(shape, dtype) else None)
+        decides = not shape or (dtype not in floats.FORMATS and math.prod(shape) <= DECIDING)
+        return (shape, dtype, self.bits(value)[0].tolist() if decides else None)
 
 
 # Integers that may choose a branch, such as a sampling rate.
 DECIDING = 16
-
-
-def decides(shape: Sequence[int], dtype: str) -> bool:
-    """Whether an input without samples may choose a branch by its values."""
-    return not shape or (dtype not in floats.FORMATS and math.prod(shape) <= DECIDING)
 
 
 # Bytes: the longest vector of a processor.
@@ -306,30 +295,19 @@ class JaxProgram(LibraryProgram):
         super().__init__(function, batched, name)
         self.compiled = function if hasattr(function, "lower") else jax.jit(function)
         self._flatten, self._tracer = jax.tree.flatten, jax.core.Tracer
-        self._array, self._config = type(jax.numpy.zeros(())), jax.config
+        self._config = jax.config
 
     def at(self, size: int) -> Callable[..., Any]:
         """As of ``LibraryProgram``: JAX keeps a compiled program for each shape."""
         return self.compiled
 
-    def signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Leaf], Rebuild]:
         """As of ``LibraryProgram``. InputError: it is called while JAX traces another function."""
-        values, shape = self._flatten((args, kwargs))
-        alike: list[Any] = [shape, self.threads()]
-        for value in values:
-            if getattr(value, "shape", None) == ():
-                return None  # a number may choose a branch: `told` has its value
-            if type(value) is self._array:
-                alike.append(value.aval)
-            elif type(value) is np.ndarray and value.flags.c_contiguous:
-                alike += value.shape, value.dtype
-            elif isinstance(value, self._tracer):
-                why = "inside of a function that JAX compiles it would become a part of that one"
-                todo = "call it outside, or give that function to stable.invariant"
-                raise InputError("inputs", "a traced array", why, todo)
-            else:
-                return None
-        return tuple(alike)
+        if any(isinstance(value, self._tracer) for value in self._flatten((args, kwargs))[0]):
+            why = "inside of a function that JAX compiles it would become a part of that one"
+            todo = "call it outside, or give that function to stable.invariant"
+            raise InputError("inputs", "a traced array", why, todo)
+        return super().flat(args, kwargs)
 
     def settings(self) -> Any:
         held = self._config

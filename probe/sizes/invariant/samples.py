@@ -8,8 +8,7 @@ softmax whose inputs are large, or nearly alike, nothing shows. So candidates ar
 are taken whose answers show most where their inputs are moved by one unit in the last place.
 
 Integers (tokens, pixels, masks) and floating-point inputs of few different values are the caller's
-own, in another order. What the samples are made from is kept as a recipe in the table, so that
-another call checks with the same ones.
+own, in another order.
 """
 
 from __future__ import annotations
@@ -148,25 +147,6 @@ def nudged(rows: np.ndarray, dtype: str) -> np.ndarray:
     bits[moved & up] += unit
     bits[moved & ~up] -= unit
     return floats.from_bits(bits, dtype)
-
-
-def is_recipe(read: Any, carries: Sequence[bool]) -> bool:
-    """Whether a recipe from a user's table can be followed: a damaged one is chosen anew.
-
-    ``carries``: which inputs have samples."""
-    try:
-        chosen, inputs = read["chosen"], list(zip(read["inputs"], carries, strict=True))
-        fits = all(type(number) is int and 0 <= number < MOST * CANDIDATES for number in chosen)
-        for recipe, carried in inputs:
-            fits &= carried == (recipe is not None)
-            if carried:
-                words = set(recipe)
-                values = recipe["values"] if words == {"values"} else [recipe["scale"]]
-                fits &= words in ({"values"}, {"scale", "positive"}) and 0 < len(values) <= KEPT
-                fits &= all(isinstance(value, int | float) for value in values)
-    except (TypeError, KeyError, ValueError):
-        return False
-    return fits and 1 <= len(chosen) <= MOST
 
 
 def output_of(number: int, here: Any, size: int, there: Any, other: int) -> ProgramOutput:

@@ -43,7 +43,6 @@ from probe.sizes.invariant.programs import (
     ProgramOutput,
     Rebuild,
     aligned_array,
-    decides,
     padded_piece,
     program_of_function,
     program_with_library,
@@ -61,7 +60,7 @@ HALF = 0.5  # of the samples: where more differ between two sizes, these add in 
 class WholeProgram:
     """A program with inputs of one shape but for the batch: an operation of ``classes``.
 
-    ``leaves``: the inputs of the first call. ``recipe``: of the samples.
+    ``leaves``: the inputs of the first call. ``recipes``: of what their samples are made, by input.
     """
 
     pieces: Sequence[int] = ()
@@ -72,10 +71,10 @@ class WholeProgram:
         program: LibraryProgram,
         leaves: list[Leaf],
         rebuild: Rebuild,
-        recipe: dict[str, Any],
+        recipes: Sequence[Any],
     ) -> None:
         self.key, self.program, self.rebuild = key, program, rebuild
-        self.leaves, self.recipe = leaves, recipe
+        self.leaves, self.recipes = leaves, recipes
         self.refused: dict[int, str] = {}
         self.outputs: list[ProgramOutput] = []
         self.pool: list[np.ndarray] = []
@@ -108,15 +107,14 @@ class WholeProgram:
             ]
         numbers = sum(math.prod(shape) for shape, _ in shapes) // largest
         self.placed = samples.how_many(numbers)
-        if "chosen" not in self.recipe:  # candidates whose answers are numbers, and show most
-            candidates = range(self.placed * samples.CANDIDATES)
-            self.pool = self._drawn(candidates)
-            changed, _, finite = self.seen(sizes[0])
-            good = np.flatnonzero(finite) if finite.any() else np.array(candidates)
-            order = good[np.argsort(-changed[good], kind="stable")]
-            most_telling = sorted(order[: self.placed].tolist())
-            self.recipe["chosen"] = most_telling + self._more(numbers, sizes)
-        self.pool = self._drawn(self.recipe["chosen"])
+        # candidates whose answers are numbers, and show most
+        candidates = range(self.placed * samples.CANDIDATES)
+        self.pool = self._drawn(candidates)
+        changed, _, finite = self.seen(sizes[0])
+        good = np.flatnonzero(finite) if finite.any() else np.array(candidates)
+        order = good[np.argsort(-changed[good], kind="stable")]
+        most_telling = sorted(order[: self.placed].tolist())
+        self.pool = self._drawn(most_telling + self._more(numbers, sizes))
         self.alike = self._alike()
 
     def _alike(self) -> list[np.ndarray]:
@@ -126,7 +124,7 @@ class WholeProgram:
         They may be lengths, and a program may multiply as many rows as the longest sample has
         steps: then the others decide the order of additions, and one step alone has its own.
         """
-        recipes = [recipe for recipe in self.recipe["inputs"] if recipe is not None]
+        recipes = [recipe for recipe in self.recipes if recipe is not None]
         alike = self.pool
         for choose in (min, max, lambda values: 1):
             more = [
@@ -197,8 +195,7 @@ class WholeProgram:
                 continue
             shape, dtype = self.program.form(leaf.value)
             shape = (*shape[: leaf.axis], *shape[leaf.axis + 1 :])
-            recipe = self.recipe["inputs"][at]
-            pool.append(samples.drawn_samples(recipe, shape, dtype, numbers, at))
+            pool.append(samples.drawn_samples(self.recipes[at], shape, dtype, numbers, at))
             self.dtypes.append(dtype)
         return pool
 
@@ -445,6 +442,10 @@ class WholeReport(Report):
                 raise NotInvariant(key, BLIND)
             self.limited[key] = BLIND
 
+    def save(self, path: str | Path) -> None:
+        why = "the sizes of a program that runs whole are checked in each process, and not read"
+        raise InputError("path", Path(path).name, why, "write report.to_json()")
+
     @leaves_unchanged
     def orders(self) -> dict[str, str]:
         """Asks the operations of each program that was met, at the smallest size and the largest.
@@ -570,48 +571,22 @@ class SameBitsProgram:
         sizes: dict[str, Any],
         like: str,
         strict: bool,
-        path: Path | None,
     ) -> None:
-        self.program, self.strict, self.path = program, strict, path
+        self.program, self.strict = program, strict
         self.table = Table(like, sizes, 0, {})
         self.report = WholeReport(self.table, program)
         self._known: dict[Any, Buckets] = {}
-        self._quick: dict[Any, tuple[Plan, WholeProgram]] = {}
         self._lock = threading.RLock()
         self._settings: Any = ()
         if program.library:
-            self._read()
+            self._know()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        signature = self.program.signature(args, kwargs)
-        if signature is None:
-            return self._called(args, kwargs)[0]
-        signature = signature, self.program.settings()
-        if signature in self._quick:
-            plan, operation = self._quick[signature]
-            return self._ran(plan, operation, *self.program.flat(args, kwargs))
-        answer, plan, operation = self._called(args, kwargs)
-        # numbers without samples may choose a branch: they are looked at in each call
-        fixed = [leaf.value for leaf in operation.leaves if leaf.axis is None]
-        arrays = (array for value in fixed for array in self.program.split(value)[0])
-        forms = [self.program.form(array) for array in arrays if self.program.holds(array)]
-        if not any(decides(*form) for form in forms):
-            self._quick[signature] = plan, operation
-        return answer
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Raises InputError: neither copied nor pickled."""
-        why = "what is run whole is neither copied nor pickled: a library holds its program"
-        todo = "write its sizes with report.save, and call stable.invariant there with table="
-        raise InputError("model", self.program.name, why, todo)
-
-    def _called(self, args: Any, kwargs: Any) -> tuple[Any, Plan, WholeProgram]:
-        """Returns the answer, and what gave it."""
         if not self.program.library:
             with self._lock, unchanged(self.program.function):
                 self.program = program_with_library(self.program, args, kwargs)
                 self.report.program = self.program
-                self._read()
+                self._know()
         leaves, rebuild = self.program.flat(args, kwargs)
         count, shapes = self._signature(leaves)
         key = self.program.threads(), shapes, self.program.settings()
@@ -619,16 +594,19 @@ class SameBitsProgram:
         with self._lock:
             plan = buckets.plan(count)
         assert plan is not None  # ``_checked`` refuses a program without a way
-        operation: Any = buckets.operation
-        return self._ran(plan, operation, leaves, rebuild), plan, operation
+        return self._ran(plan, buckets.operation, leaves, rebuild)
 
-    def _read(self) -> None:
-        """The table of the user, or an empty one, as soon as the library is known."""
-        table, program = self.table, self.program
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Raises InputError: neither copied nor pickled."""
+        why = "what is run whole is neither copied nor pickled: a library holds its program"
+        todo = "call stable.invariant there"
+        raise InputError("model", self.program.name, why, todo)
+
+    def _know(self) -> None:
+        """Notes where it runs, as soon as the library is known."""
+        program = self.program
         facts = {"library": program.library, "version": program.version, **program.facts()}
-        now = conditions(facts)
-        self.table = Table.opened(self.path, table.like, table.sizes, program.threads(), now)
-        self.report.table = self.table
+        self.table.environment, self.table.threads = conditions(facts), program.threads()
         self._settings = program.settings()
 
     def _signature(self, leaves: list[Leaf]) -> tuple[int, tuple[str, ...]]:
@@ -665,17 +643,14 @@ class SameBitsProgram:
                 return self._known[signature]
             name = self._key(leaves, signature[1]) + self._setting(signature[2])
             sizes = ladder(self.table.sizes["batch"], self.program.fixed)
-            recipes, carries = self.table.recipes, [leaf.axis is not None for leaf in leaves]
-            if not samples.is_recipe(recipes.get(name), carries):
-                inputs: list[Any] = []
-                recipes[name] = {"inputs": inputs}
-                for leaf in leaves:
-                    recipe = None
-                    if leaf.axis is not None:
-                        bits, dtype = self.program.bits(leaf.value)
-                        recipe = samples.sample_recipe(np.moveaxis(bits, leaf.axis, 0), dtype)
-                    inputs.append(recipe)
-            operation = WholeProgram(name, self.program, leaves, rebuild, recipes[name])
+            recipes: list[Any] = []
+            for leaf in leaves:
+                recipe = None
+                if leaf.axis is not None:
+                    bits, dtype = self.program.bits(leaf.value)
+                    recipe = samples.sample_recipe(np.moveaxis(bits, leaf.axis, 0), dtype)
+                recipes.append(recipe)
+            operation = WholeProgram(name, self.program, leaves, rebuild, recipes)
             operation.prepare(sizes)
             if operation.mixes(sizes[-1]):
                 why = "a sample's answer depends on the values of its neighbours"
@@ -703,11 +678,9 @@ class SameBitsProgram:
 
     def _chosen(self, operation: WholeProgram, sizes: Sequence[int]) -> Buckets:
         table, threads = self.table, self.program.threads()
-        in_table = operation.key in table.entries
         entry = table.entries.setdefault(operation.key, Entry())
         buckets = Buckets(operation, entry, threads, sizes, self.program.fixed is not None)
-        wanted = sizes[-1], table.like, table.sizes["batch"]
-        buckets.keep(*wanted, table) if in_table else buckets.choose(*wanted)
+        buckets.choose(sizes[-1], table.like, table.sizes["batch"])
         if not buckets.used:
             del table.entries[operation.key]
             why = next(iter(operation.refused.values()), "no size repeats its bits at all places")
@@ -759,7 +732,10 @@ def made(program: LibraryProgram, options: InvariantOptions) -> tuple[SameBitsPr
         why = "programs that are run whole are padded along batches"
         todo = "pad samples to one length yourself; or give a torch.nn.Module, not compiled"
         raise InputError("sizes", "length", why, todo)
-    model = SameBitsProgram(program, sizes, like, strict, None if table is None else Path(table))
+    if table is not None:
+        why = "a table is of operations that run one by one, and this program runs whole"
+        raise InputError("table", Path(table).name, why, "leave it out")
+    model = SameBitsProgram(program, sizes, like, strict)
     if isinstance(example, dict) and hasattr(program, "names"):
         model(**example)
     elif example is not None:

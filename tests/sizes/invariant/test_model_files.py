@@ -13,15 +13,11 @@ from tests.sizes.invariant.models import Planted, W, drawn, held, product, same
 @pytest.mark.slow
 def test_further_calls_of_a_file_have_the_same_bits():
     program = NamedInputs(lambda x, w: [Planted()(x, w), x], {"x": 0}, "planted", ["x", "w"])
-    model, x = (
-        SameBitsProgram(program, {"batch": (1, 2, 4, 8)}, "largest", False, None),
-        drawn(21, 33),
-    )
+    model, x = SameBitsProgram(program, {"batch": (1, 2, 4, 8)}, "largest", False), drawn(21, 33)
     whole = Planted.added(x, W, True)
     for count in (1, 3, 8, 21, 1, 3, 8, 21):
         y, entries = model(x[:count], W)
         assert same(y, whole[:count]) and same(entries, x[:count])
-    assert len(model._quick) == 4
     turned = model(np.asfortranarray(x[:3]), W)[0]
     assert same(turned, whole[:3]) and same(model(w=W, x=x[:3])[0], whole[:3])
 
@@ -29,10 +25,9 @@ def test_further_calls_of_a_file_have_the_same_bits():
 @pytest.mark.slow
 def test_integers_without_samples_are_read_in_each_call():
     program = NamedInputs(lambda x, n: [x * int(n)], {"x": 0}, "scaled", ["x", "n"])
-    model, x = SameBitsProgram(program, {"batch": (1, 4)}, "largest", False, None), drawn(4, 3)
+    model, x = SameBitsProgram(program, {"batch": (1, 4)}, "largest", False), drawn(4, 3)
     for number in (2, 3, 2):
         assert same(model(x[:3], np.array(number))[0], x[:3] * number)
-    assert not model._quick
 
 
 def test_an_onnx_file_keeps_its_largest_bits_and_its_order(tmp_path):

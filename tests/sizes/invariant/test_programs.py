@@ -25,7 +25,7 @@ def test_a_program_is_given_arrays_that_begin_where_a_vector_does():
     model, _ = stable.invariant(function, [1, 4], batched=(0, None), example=(drawn(4, 33), w))
     met.clear()  # the first call found out whose arrays these are
     file = NamedInputs(lambda x, w: [function(x, w)], {"x": 0}, "planted", ["x", "w"])
-    other = SameBitsProgram(file, {"batch": (1, 4)}, "largest", False, None)
+    other = SameBitsProgram(file, {"batch": (1, 4)}, "largest", False)
     x = drawn(9, 33)
     for part in (x[1:2], x[1:5], x[3:], x[1:2], x[1:5]):  # those of a file are known at last
         assert same(model(part, w), other(part, w)[0])

@@ -1,6 +1,5 @@
 """The invariant mode of programs that are run whole: a planted library, and the real ones."""
 
-import json
 from importlib import import_module
 
 import numpy as np
@@ -140,41 +139,6 @@ def test_another_shape_is_checked_when_it_is_met():
     assert len(report.sizes) == 2
 
 
-def test_a_table_travels_and_what_it_claims_is_checked(tmp_path):
-    path, x = tmp_path / "table.json", drawn(20, 33)
-    planted = Planted()
-    words = {"sizes": [1, 2, 8, 16], "table": path}
-    model, report = stable.invariant(planted.function(), **words, example=x)
-    whole = model(x)
-    report.save(path)
-    model, report = stable.invariant(planted.function(), **words, example=drawn(3, 33, seed=9))
-    assert same(model(x[:1]), whole[:1]) and not report.table.notes
-    told = json.loads(path.read_text())
-    (entry,) = told["operations"].values()
-    entry["chosen"], told["samples"] = "none of them", dict.fromkeys(told["samples"])
-    path.write_text(json.dumps(told))
-    model, report = stable.invariant(planted.function(), **words, example=x)
-    assert same(model(x[:1]), whole[:1]) and not report.rows[0].orders
-    assert any("chosen anew" in note for note in report.table.notes)
-    ((_, sizes),) = report.sizes.items()
-    assert sizes == [8, 16]
-
-
-def test_a_table_from_elsewhere_keeps_its_bits_where_they_are_found(tmp_path):
-    path, x = tmp_path / "table.json", drawn(20, 33)
-    _, report = stable.invariant(Planted(16).function(), [1, 16], "cheapest", example=x)
-    report.save(path)
-    told = json.loads(path.read_text())
-    told["environment"]["version"] = "0.1"
-    path.write_text(json.dumps(told))
-    turned = Planted(1).function()  # another release, which adds forwards everywhere
-    turned.__qualname__ = Planted(16).function().__qualname__
-    model, report = stable.invariant(turned, [1, 16], "cheapest", example=x, table=path)
-    assert any("another version" in note for note in report.table.notes)
-    assert any("chosen anew" in note for note in report.table.notes)
-    assert same(model(x[:1]), model(x)[:1])
-
-
 @pytest.mark.parametrize(
     ("given", "words", "why"),
     [
@@ -186,6 +150,11 @@ def test_a_table_from_elsewhere_keeps_its_bits_where_they_are_found(tmp_path):
         ((3,), {}, ": not an array"),
         ((drawn(2, 33),), {"sizes": {"length": [3]}}, "padded along batches"),
         ((drawn(2, 33),), {"threads": 2}, "of files that are run whole"),
+        (
+            (drawn(2, 33),),
+            {"table": "classes.json"},
+            "operations that run one by one",
+        ),
         ((drawn(2, 33) + 1j,), {}, "has this format"),
     ],
 )
