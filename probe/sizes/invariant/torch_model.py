@@ -55,10 +55,6 @@ _cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of ask
 # Functions of Python's that PyTorch's attention calls, and that call products themselves.
 INSIDE = ("_in_projection_packed", "_in_projection")
 
-# Stands for a tensor of one number, without axes: PyTorch's functions may call other operations of
-# it than of an array.
-SINGLE = object()
-
 
 def seen(function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a function of Python's that hands no call to a mode: PyTorch's own asks first whether
@@ -118,9 +114,7 @@ class Functions(TorchFunctionMode):
         if (plain := self.plain.get(func)) and _kinds_of(args, kwargs) in plain:
             return func(*args, **kwargs)
         y = self.natives(self.operations, func, args, kwargs)
-        if self.operators.kinds.complex:
-            self.plain.clear()
-        elif self.natives.watched.plain and func not in self.quick:  # a quick one is first asked
+        if self.natives.watched.plain and func not in self.quick:  # a quick one is first asked
             plain = self.plain.setdefault(func, set())
             if len(plain) < MOST:
                 plain.add(_kinds_of(args, kwargs))
@@ -133,12 +127,15 @@ class Functions(TorchFunctionMode):
 
 
 def _kinds_of(args: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Returns the kinds of a call's arguments; of axes, modes and exponents what they are."""
+    """Returns the kinds of a call's arguments; of axes, modes and exponents what they are.
+
+    PyTorch's functions may call other operations of a tensor without axes than of an array.
+    """
     kinds: list[Any] = []
     for x in args:
         kind = type(x)
         if kind is torch.Tensor:
-            kinds.append(kind if x.dim() else SINGLE)
+            kinds += x.dtype, x.dim() > 0
         elif kind is tuple or kind is list:
             # of an index slices are views, and tensors may name a place twice
             kinds += kind, len(x), *map(type, x)

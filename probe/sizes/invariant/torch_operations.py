@@ -44,11 +44,10 @@ from probe.sizes.invariant.torch_calls import (
 from probe.sizes.invariant.torch_products import MetOperations, Products
 from probe.sizes.invariant.torch_sequences import Attention, mkldnn_rnn_layer
 
+LEFT = f"{UNKNOWN}: {OUTSIDE}"
 # Pieces of what is computed row by row, in one pass over memory.
 ROWS = (1 << 14, 1 << 12)
 
-PARTS = "complex numbers are covered in Fourier transforms alone: take torch.view_as_real of them"
-ONE_HOT = "each sample has whole numbers of its own: multiply by nn.functional.one_hot instead"
 # Of ``torch.cdist``, by their numbers in ATen.
 MODES = (
     *("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist"),
@@ -118,11 +117,17 @@ class TorchOperations:
                     # -0 + 0 is +0, and no other number changes
                     part.add_(0.0)
             return y
-        elif not _floating(args, kwargs):
-            return self._of_integers(func, name, args, kwargs, kind)
+        elif not _floating(args, kwargs):  # of integers: exact, but where it gives others
+            y = func(*args, **kwargs)
+            if op_facts(func).random:
+                watched.own = False
+            made = tensors((args, kwargs)) and _floating(tree_leaves(y), {})
+            return self._left(name, args, kwargs, y) if made else y
         else:
             watched.whole = False
-            if all(x.layout is torch.strided and not x.is_nested for x in tensors((args, kwargs))):
+            every = tensors((args, kwargs))
+            plain = all(x.layout is torch.strided and not x.is_nested for x in every)
+            if plain and not any(map(torch.is_complex, every)):
                 y = self._in_class(func, name, args, kwargs, kind)
         if y is NotImplemented:
             return self._left(name, args, kwargs, func(*args, **kwargs))
@@ -138,8 +143,7 @@ class TorchOperations:
             if kind is OperationKind.PLACE:
                 return self.places(func, args, kwargs)
             return self._of_samples(func, args, kwargs)
-        complex_ = any(map(torch.is_complex, filter(torch.is_tensor, args)))
-        if kwargs.get("out") is not None or complex_:
+        if kwargs.get("out") is not None:
             return NotImplemented
         return self.own[name](func, *args, **kwargs)
 
@@ -151,38 +155,12 @@ class TorchOperations:
         own, read = set(map(id, self.parameters())), tensors((args, kwargs))
         # a call of the model's own parameters alone is always the same
         if not nothing and not (read and all(id(x) in own for x in read)):
-            every = [x for side in both for x in side if not x.is_nested and x.dim()]
-            first = len(every[0]) if every else 0
-            todo = OUTSIDE
-            if any(map(torch.is_complex, every)):
-                todo = PARTS
-            elif any(_integral(x) and len(x) == first for x in every[: len(both[0])]):
-                todo = ONE_HOT
             operands = [x for x in args if isinstance(x, torch.Tensor)]
             said = ("nested" if x.is_nested else "x".join(map(str, x.shape)) for x in operands)
             # without the first axis it is the same for every batch
             kind = ["nested" if x.is_nested else tuple(x.shape)[1:] for x in operands]
-            why = f"{UNKNOWN}: {todo}"
-            self.keeper.leave(f"{name} of {', '.join(said)}", why, f"{name} {kind}")
+            self.keeper.leave(f"{name} of {', '.join(said)}", LEFT, f"{name} {kind}")
         return y
-
-    def _of_integers(
-        self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any], kind: OperationKind
-    ) -> Any:
-        """Returns one operation of integers and truth values: exact, but where it gives others."""
-        y = func(*args, **kwargs)
-        if op_facts(func).random:
-            self.watched.own = False
-        of_tensors = any(isinstance(x, torch.Tensor) for x in (*args, *kwargs.values()))
-        if not of_tensors or not _floating(tree_leaves(y), {}):
-            return y
-        self.watched.own = False
-        if kind is OperationKind.PLACE and not kwargs:
-            wide = tuple(x.to(y.dtype) if isinstance(x, torch.Tensor) else x for x in args)
-            again = self.places(func, wide, {})
-            if again is not NotImplemented:
-                return again
-        return self._left(name, args, kwargs, y)
 
     # of the first operand's samples alone
 
@@ -249,28 +227,25 @@ class TorchOperations:
     ) -> Any:
         """Returns a function of samples along axis 0; ``call``: what is run in its place.
 
-        Of several operands some have samples, others are the same for all of them. Complex numbers
-        are pairs of real ones. ``axis``: the first operand alone has samples: ``rows``, of which a
-        sample has several, or those of a ``batch``; not given: what has is asked.
+        Of several operands some have samples, others are the same for all of them. ``axis``: the
+        first operand alone has samples: ``rows``, of which a sample has several, or those of a
+        ``batch``; not given: what has is asked.
         """
         leaves, form = tree_flatten((tuple(args), kwargs))
         every = tensors(leaves)
-        operands = [_real(x) for x in every]
         if not every or every[0].dim() < 2:
             return NotImplemented
-        dtype = operands[0].dtype
+        dtype = every[0].dtype
         if dtype not in FORMATS or not all(map(torch.numel, every)):
             return NotImplemented
-        known_apart = (True, *(False,) * (len(every) - 1)), False
-        if (apart := known_apart if axis else self.kinds.samples(func, leaves, form)) is None:
+        carries = (True, *(False,) * (len(every) - 1))
+        if not axis and not (carries := self.kinds.samples(func, leaves, form)):
             return NotImplemented
-        carries, gives_complex = apart
-        several = sum(carries) > 1 or every[0].is_complex()
-        for x, its in zip(operands, carries, strict=True):  # whole numbers are held at most
+        for x, its in zip(every, carries, strict=True):  # whole numbers are held at most
             if x.dtype is not dtype and (its or (x.is_floating_point() and not axis)):
                 return NotImplemented
-        xs = list(compress(operands, carries))
-        held = [x for x, its in zip(operands, carries, strict=True) if not its]
+        xs = list(compress(every, carries))
+        held = [x for x, its in zip(every, carries, strict=True) if not its]
         shapes = [tuple(x.shape[1:]) for x in xs]
         rest, samples = [], set(map(id, compress(every, carries)))
         for argument in leaves:
@@ -284,14 +259,11 @@ class TorchOperations:
             else:
                 rest.append(argument)
         name = f"{func._schema.name.rpartition('::')[2]} {rest}"
-        complex_ = tuple(map(torch.is_complex, every))
 
         def function(*parts: Any) -> Any:
             both = iter(parts[: len(xs)]), iter(parts[len(xs) :])
-            fed = zip((next(both[not its]) for its in carries), complex_, strict=True)
-            numbers = [torch.view_as_complex(x) if pairs else x for x, pairs in fed]
-            args, kwargs = refilled(options, form, numbers)
-            return _real((call or func)(*args, **kwargs))
+            args, kwargs = refilled(options, form, (next(both[not its]) for its in carries))
+            return (call or func)(*args, **kwargs)
 
         def make() -> TorchSamples:
             positive = "batch_norm" in name  # a variance
@@ -308,15 +280,15 @@ class TorchOperations:
 
         options = [leaf[:0] if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         kinds = (x.dtype for x in held)
-        key = str(func), name, *shapes, dtype, carries, complex_, *kinds
+        key = str(func), name, *shapes, dtype, carries, *kinds
         known = self.met.known(key, make, axis=axis or "batch")
         if not axis:
             self.keeper.limit_lengths(known)
         fixed = tuple(map(aligned_contiguous, held))
         y = known(tuple(map(aligned_contiguous, xs)), fixed)
-        if not several and all(x is same for x, same in zip(held, fixed, strict=True)):
+        if sum(carries) == 1 and all(x is same for x, same in zip(held, fixed, strict=True)):
             self.watched.note(every[0], known, len(every[0]))
-        return torch.view_as_complex(y) if gives_complex else y
+        return y
 
     def _einsum(self, equation: Any, *operands: Any) -> Any:
         """``torch.einsum`` of samples along the first axis of an operand and of the answer.
@@ -374,11 +346,6 @@ def refilled(leaves: Sequence[Any], form: Any, tensors: Iterable[Any]) -> Any:
     return tree_unflatten([next(fed) if torch.is_tensor(leaf) else leaf for leaf in leaves], form)
 
 
-def _real(x: Any) -> Any:
-    """Returns a tensor's numbers; of complex ones pairs along a further axis."""
-    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
-
-
 def _integral(x: Any) -> bool:
     return not (x.is_floating_point() or x.is_complex())
 
@@ -424,14 +391,13 @@ LARGE = 1 << 16
 class Kinds:
     """What the operations of one model are, by what they are called with.
 
-    ``general``: whether the last one is that at any sizes and with any numbers. ``complex``:
-    whether complex numbers were met, of which products round more than once.
+    ``general``: whether the last one is that at any sizes and with any numbers.
     """
 
     def __init__(self) -> None:
-        self.general, self.complex = True, False
+        self.general = True
         self._known: dict[Any, tuple[OperationKind, bool]] = {}
-        self._samples: dict[Any, tuple[tuple[bool, ...], bool] | None] = {}
+        self._samples: dict[Any, tuple[bool, ...]] = {}
 
     def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> OperationKind:
         """Returns what a call of an operation of ATen is. It is run a few times, on copies, where
@@ -467,8 +433,6 @@ class Kinds:
         if not schema.name.startswith("aten::") or facts.random:
             return OperationKind.SOME, True, False
         whole = all("Tensor" not in str(each.type) for each in schema.returns)
-        if facts.view:
-            self.complex |= any(map(torch.is_complex, tensors(func(*args, **kwargs))))
         # it looks at memory in another way, or gives numbers to the program
         if facts.view or facts.turns or facts.empty or whole:
             return OperationKind.EXACT, True, False
@@ -478,7 +442,6 @@ class Kinds:
             call = asked_call(func, *_first_samples(args, kwargs))
         except (RuntimeError, IndexError):  # a size among its arguments is that of all samples
             call = asked_call(func, args, kwargs)
-        self.complex |= call.complex
         pointwise = Tag.pointwise in func.tags or call.name == "_to_copy"
         if pointwise and (named := named_kind(call)) is not None:
             # what adds a multiple, or rounds to tenths, is told by its numbers, and so is a power
@@ -492,11 +455,9 @@ class Kinds:
             return OperationKind.SOME, False, False
         return kind, kind is OperationKind.EXACT and call.name in MOVING, False
 
-    def samples(
-        self, func: Any, leaves: Sequence[Any], form: Any
-    ) -> tuple[tuple[bool, ...], bool] | None:
+    def samples(self, func: Any, leaves: Sequence[Any], form: Any) -> tuple[bool, ...]:
         """Which operands have samples along their first axes where an operation works on each by
-        itself, and whether what it gives is complex; None: it does not, or gives several tensors.
+        itself; empty: it does not, or gives several tensors.
 
         ``leaves``, ``form``: of its arguments. Operands with as many entries as the first have
         samples, but for parameters; or the first alone.
@@ -508,7 +469,7 @@ class Kinds:
         key = func, str(form), repr(rest), alike, *shapes, *(x.dtype for x in every)
         if key in self._samples:
             return self._samples[key]
-        self._samples[key] = None
+        self._samples[key] = ()
         numbers = tuple(its and not _integral(x) for x, its in zip(every, alike, strict=False))
         for carries in dict.fromkeys((alike, numbers, (True, *(False,) * (len(every) - 1)))):
             if len(carries) != len(every) or not carries[0]:
@@ -522,11 +483,10 @@ class Kinds:
                         for x, its in both
                     ]
                     calls.append(asked_call(func, *refilled(leaves, form, part)))
-                formats = {*FORMATS.values(), "complex64", "complex128"}
-                fits = len(calls[1].gives) == 1 and calls[1].gives[0] in formats
+                fits = len(calls[1].gives) == 1 and calls[1].gives[0] in FORMATS.values()
                 fits = fits and len(calls[1].reads) == len(part)
                 if fits and all(samples_apart(call, carries) for call in calls):
-                    self._samples[key] = carries, "complex" in calls[1].gives[0]
+                    self._samples[key] = carries
                     break
             except (RuntimeError, IndexError):  # sizes that go with the batch
                 continue

@@ -423,7 +423,7 @@ FILLED = (2, 4, 8, 16, 32)  # a batch is filled up to a whole multiple of one of
 
 
 # Behind the weights: biases, layers, dropout, training, both directions, and whether the batch is
-# first; packed sequences have their weights there, and the last one is missing.
+# first; packed sequences have their weights there.
 OPTIONS = 6
 
 
@@ -449,8 +449,6 @@ class RecurrentSteps:
         """
         if len(options) != OPTIONS:
             return NotImplemented
-        if isinstance(hx, torch.Tensor) and not hx.is_floating_point():  # how many there are a step
-            return self._packed(x, hx, weights, options)  # all options are one behind
         _, _, _, train, _, batch_first = options
         if not isinstance(weights, list | tuple) or train or not x.numel() or x.dim() != 3:
             return NotImplemented
@@ -477,28 +475,6 @@ class RecurrentSteps:
             answer, _ = self._run(x, states, weights, options, size)
         self.filled[key] = size
         return answer
-
-    def _packed(self, data: Any, sizes: Any, hx: Any, rest: Tensors) -> Any:
-        """As the function, of packed sequences: the samples of a step, then those of the next.
-
-        Where all have one length PyTorch may call oneDNN, which adds differently. So one more is
-        put before them, a step longer.
-        """
-        if rest[-2] or not data.numel():
-            return NotImplemented
-        states, counts = hx if isinstance(hx, list | tuple) else (hx,), sizes.tolist()
-        steps = [part for step in data.split(counts) for part in (step[:1], step)]
-        states = tuple(torch.cat((state[:, :1], state), 1) for state in states)
-        more = torch.tensor([*(count + 1 for count in counts), 1])
-        called = (
-            torch.cat([*steps, data[:1]]),
-            more,
-            states if len(states) > 1 else states[0],
-            *rest,
-        )
-        (y, *last), _ = self.run(self.function, called)
-        own = [step[1:] for step in y.split(more.tolist())]
-        return torch.cat(own), *(state[:, 1:].contiguous() for state in last)
 
     def _run(
         self, x: Any, states: Tensors, weights: Any, options: Any, size: int

@@ -47,7 +47,7 @@ CALLS = {
     "in place": lambda f, x, w: f.silu(x.clone(), inplace=True),
     "glu": lambda f, x, w: f.glu(f.prelu(x[:, 1:], w[0, :1])),
     "instance_norm": lambda f, x, w: f.instance_norm(x.view(-1, 3, 11), weight=w[0, :3]).mean(2),
-    "powers": lambda f, x, w: 1.37**x + (x * 9).long().abs() ** 1.3 + 1.7 ** (x * 9).long(),
+    "powers": lambda f, x, w: 1.37**x + x.abs() ** 1.3,
 }
 
 
@@ -155,15 +155,15 @@ def test_a_function_that_is_exact_at_one_call_is_asked_again_at_another(torch):
     assert not names and [one.split()[0] for one in rows] == ["upsample_linear1d"]
 
 
-def test_products_of_complex_numbers_inside_are_reported(torch):
+def test_complex_numbers_inside_are_reported(torch):
     """Real ones were met first, so the function itself is known to be exact of real numbers."""
 
     def turned(x):
         both = torch.view_as_complex((x * 2).reshape(len(x), -1, 2))
-        return torch.view_as_real(both * both).flatten(1)
+        return torch.view_as_real(both * both).flatten(1) + torch.fft.rfft(x).abs()[:, :1]
 
     names, _ = left(torch, turned, *torch.randn(2, 4, 6))
-    assert names == ["mul"]
+    assert names == ["mul", "_fft_r2c", "abs"]
 
 
 def test_elements_that_are_written_into_one_place_are_reported(torch):
@@ -195,8 +195,8 @@ def test_dropout_that_is_never_switched_off_is_reported(torch):
 
 
 def several(torch):
-    """Functions of several operands, or of complex numbers, and the shapes of what each takes."""
-    cdist, fft, weights = torch.cdist, torch.fft, torch.nn.Parameter(torch.randn(30, 33))
+    """Functions of several operands, and the shapes of what each takes."""
+    cdist, weights = torch.cdist, torch.nn.Parameter(torch.randn(30, 33))
     places, bilinear = torch.arange(33) % 5, torch.nn.Bilinear(9, 7, 5)
     return {
         "cdist": (lambda x, y: cdist(x, y), [(9, 33), (7, 33)]),
@@ -205,9 +205,6 @@ def several(torch):
         "Bilinear": (bilinear, [(9,), (7,)]),
         "Bilinear of places": (bilinear, [(3, 9), (3, 7)]),
         "index_add": (lambda x: x.new_zeros(len(x), 5).index_add(1, places, x), [(33,)]),
-        "fft": (lambda x: fft.fft(x).imag, [(33,)]),
-        "irfft": (lambda x: fft.irfft(fft.rfft(x), n=30), [(4, 33)]),
-        "fft2": (lambda x: torch.view_as_real(fft.fft2(x)), [(8, 6)]),
         "hypot": (torch.hypot, [(7,), (7,)]),
         "atan2": (lambda x, y: torch.atan2(x.t(), y.t()).t(), [(7,), (7,)]),
         "pow": (lambda x, y: x.abs() ** (y / 8), [(2, 5), (1, 5)]),
@@ -216,7 +213,7 @@ def several(torch):
 
 NAMES = (
     *("cdist", "cdist of centres", "cdist by sums", "Bilinear", "Bilinear of places", "index_add"),
-    *("fft", "irfft", "fft2", "hypot", "atan2", "pow"),
+    *("hypot", "atan2", "pow"),
 )
 
 
@@ -234,24 +231,6 @@ def test_functions_of_several_operands_keep_their_bits(torch, name):
     assert torch.allclose(model(*given), wanted, rtol=1e-3, atol=1e-3 * float(wanted.abs().max()))
     assert not dependent(model, *given, parts=ends(40, 1, 2, 3, 7, 15, 26, 39))
     assert report.complete, report
-
-
-def test_what_is_left_says_what_to_do_instead(torch):
-    from probe.sizes.invariant.torch_operations import ONE_HOT, PARTS
-
-    x, places = torch.randn(4, 6), torch.arange(24).view(4, 6) % 3
-
-    def said(function, *given):
-        _, report = stable.invariant(of(torch, function), (1, 4), example=given)
-        (why,) = set(report.left.values())
-        return why
-
-    def added(x, places):
-        return x.new_zeros(len(x), 3).scatter_reduce(1, places, x, "sum")
-
-    assert ONE_HOT in said(added, x, places)
-    assert PARTS in said(lambda x: torch.fft.rfft(x).abs(), x)
-    assert "outside of the model" in said(lambda x: x - x.std(0), x)
 
 
 def test_a_shape_among_the_arguments_is_that_of_all_samples(torch):
