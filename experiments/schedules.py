@@ -486,7 +486,7 @@ def orders(session: AnySession, case: Case, known: list[Summation]) -> np.ndarra
     assert case.length is not None
     recogniser = Recogniser(session, case.with_(length=None), summations=known)
     pattern = recogniser.pattern(case.length)
-    if not (pattern.whole and pattern.steady):
+    if not pattern.steady:
         return np.full(case.output_shape()[1:], UNKNOWN)
     return np.array(recogniser.kinds)[pattern.kinds].reshape(case.output_shape()[1:])
 

@@ -144,11 +144,6 @@ class MarkOperands:
         return self._answers[summation, read]
 
 
-# Outputs up to which all of a call are looked at.
-ALL = 1 << 22
-# Places at either end, in the middle and scattered, where a call has more outputs: samples of a
-# batch, else rows.
-SAMPLES, ROWS = 16, 256
 # Rows that are revealed at once.
 REVEALED = 8
 # Sizes in a row at which nothing could be revealed, before it isn't tried again.
@@ -168,8 +163,7 @@ class Pattern:
     """How the places of one call of a ``size`` are added up: samples where the batch is varied,
     else rows, which are a batch entry and an output position.
 
-    ``kinds``: numbers of the places' kinds (see ``Recogniser.kinds``) for the places that were
-    looked at, all or (``whole`` False) those at both ends, in the middle and scattered between.
+    ``kinds``: numbers of the places' kinds (see ``Recogniser.kinds``).
     ``interior``: the kind of most of those that read all leaves (of all, if none does). ``tail``:
     (kind, places) one after the other, behind the last place of that kind. ``elsewhere``: places
     before the tail of other kinds; those that read padding alone are in neither. ``unknown``:
@@ -178,7 +172,6 @@ class Pattern:
 
     size: int
     kinds: np.ndarray
-    whole: bool
     interior: int
     tail: tuple[tuple[int, int], ...]
     elsewhere: int
@@ -187,9 +180,8 @@ class Pattern:
 
     @property
     def kind(self) -> int:
-        """That of all places, as far as all were looked at; else ``MIXED``."""
-        alike = self.whole and self.steady
-        several = self.tail or self.elsewhere or self.unknown or not alike
+        """That of all places; else ``MIXED``."""
+        several = self.tail or self.elsewhere or self.unknown or not self.steady
         return MIXED if several else self.interior
 
 
@@ -265,7 +257,7 @@ class Recogniser:
 class MarkedWindows:
     """Rows of a call that read the same leaves, by their marks.
 
-    ``rows``: their places among those that are looked at; ``mark``: of each the number of its mark;
+    ``rows``: their places; ``mark``: of each the number of its mark;
     ``first``: of each mark its first row; ``outputs``: what that gives, container (sets, marks,
     filters); ``summations``: numbers, (marks, filters).
     """
@@ -284,7 +276,7 @@ class MarkedWindows:
 
 
 class MarkedCall:
-    """The call of one size: the rows that are looked at, their marks, and the summations found."""
+    """The call of one size: the marks of its rows, and the summations found."""
 
     def __init__(self, known: Recogniser, size: int) -> None:
         self.known, self.size, self.case = known, size, known.case.with_(**{known.vary: size})
@@ -292,13 +284,8 @@ class MarkedCall:
         self.filters, positions = case.filters, Geometry.of(case).positions
         # a place is a row, or all rows of a sample
         self.each, self.count = positions if batch else 1, case.batch * positions
-        self.whole = self.count * self.filters <= ALL
-        places = np.arange(self.count // self.each)
-        if not self.whole:
-            places = some(len(places), SAMPLES if batch else ROWS)
-        self.rows = (places[:, None] * self.each + np.arange(self.each)).ravel()
         classes, leaves = window.read_classes(case)
-        class_of_row = classes[self.rows % positions]
+        class_of_row = classes[np.arange(self.count) % positions]
         self.windows, self.steady = list[MarkedWindows](), True
         most = max(map(len, leaves))
         for number, read in enumerate(leaves):
@@ -342,7 +329,7 @@ class MarkedCall:
         if b is not None:
             arrays |= {"b": b} | _edits("b_", [each.b for each in sets if each.b is not None])
         if len(rows) < self.count:
-            flat = self.rows[rows][:, None] * self.filters + np.arange(self.filters)
+            flat = rows[:, None] * self.filters + np.arange(self.filters)
             arrays["select"] = flat.ravel()
         header = {"do": "masks", "spec": self.case.spec(), "mode": "weights"}
         outputs = [
@@ -404,7 +391,7 @@ class MarkedCall:
         ]
         picked = np.unique(np.linspace(0, len(waiting) - 1, REVEALED).astype(int))
         rows, classes, wanted = map(np.array, zip(*(waiting[n] for n in picked), strict=True))
-        flat = (self.rows[rows][:, None] * self.filters + np.arange(self.filters)).ravel()
+        flat = (rows[:, None] * self.filters + np.arange(self.filters)).ravel()
         operator = SessionOperator(self.known.session, self.case, flat)
         masks = Masks(operator)
         bias = [self.case.summands] if operator.bias else []
@@ -418,8 +405,8 @@ class MarkedCall:
 
     def pattern(self) -> Pattern:
         """Returns what was found, by places."""
-        index = np.zeros((len(self.rows), self.filters), int)
-        full = np.zeros(len(self.rows), bool)
+        index = np.zeros((self.count, self.filters), int)
+        full = np.zeros(self.count, bool)
         for alike in self.windows:
             index[alike.rows] = alike.summations[alike.mark]
             full[alike.rows] = len(alike.read) == self.case.summands
@@ -439,7 +426,6 @@ class MarkedCall:
         return Pattern(
             size=self.size,
             kinds=kinds.astype(np.int16),
-            whole=self.whole,
             interior=interior,
             tail=tuple((kind, len(list(places))) for kind, places in tail),
             elsewhere=int(other[: last + 1].sum()),
@@ -463,11 +449,3 @@ def _edits(prefix: str, rows: list[np.ndarray]) -> dict[str, np.ndarray]:
         prefix + "flat": np.tile(np.arange(size), len(rows)),
         prefix + "values": np.concatenate(rows),
     }
-
-
-def some(count: int, each: int) -> np.ndarray:
-    """Numbers below ``count``: ``each`` at both ends, in the middle, and scattered between them."""
-    middle = count // 2 - each // 2
-    ends = (np.arange(each), np.arange(middle, middle + each), np.arange(count - each, count))
-    scattered = np.random.default_rng(SEED).integers(0, count, each)
-    return np.unique(np.clip(np.concatenate([*ends, scattered]), 0, count - 1))

@@ -32,7 +32,7 @@ from probe.order.summation import Summation
 from probe.order.tree import order_name, short_formula
 from probe.order.window import axis_of
 from probe.sizes.marks import SizeSearch, doubled
-from probe.sizes.recognition import ALL, MIXED, ROWS, SAMPLES, SHORT, Pattern, Recogniser
+from probe.sizes.recognition import MIXED, SHORT, Pattern, Recogniser
 from probe.sweep.printing import counted, ranges
 from probe.targets import backends, budget, machine
 from probe.targets.launch import AnySession
@@ -161,8 +161,9 @@ def threads_text(threads: int | None) -> str:
     return counted(threads, "thread")
 
 
-# Bytes that input and output may take in both processes together.
-MEMORY = 6 << 30
+# Bytes that input and output may take in both processes together, and outputs of a call, all of
+# which are looked at.
+MEMORY, OUTPUTS = 6 << 30, 1 << 22
 
 # Short lengths that are all run.
 SCANNED = 64
@@ -194,8 +195,7 @@ def find_thresholds(
     ``vary``: ``length``, or ``batch`` (then the case's length is set); None: the length, of a dense
     layer the batch. ``scanned``: that many of the shortest lengths are all run; None: 64, and as
     many more as cost little (``WORK``). Then they double, intervals whose ends differ are bisected,
-    and random lengths are run in each. ``progress(text)`` before each run. Calls of more than 4
-    million outputs are looked at in some rows only: both ends, the middle and scattered ones.
+    and random lengths are run in each. ``progress(text)`` before each run.
 
     A length costs 9 calls of the operator (25 for sums of up to 32 products), and half as many for
     every way in which windows meet padding; more only where a summation is met that was not known.
@@ -301,20 +301,23 @@ class _ThresholdSearch:
         return last
 
     def _fitting(self, upto: int) -> int:
-        """The largest size that memory allows."""
+        """The largest size that is looked at."""
         result = self.result
 
-        def needed(size: int) -> int:
+        def refused(size: int) -> str:
             case = result.case.with_(**{result.vary: size})
             drawn = case.input_shape(), case.weight_shape
-            return memory.need(drawn, [case.output_shape()], case.dtype)
+            most = memory.need(drawn, [case.output_shape()], case.dtype)
+            if most > MEMORY:
+                return f"needs more than the {MEMORY >> 20} MiB that are allowed"
+            outputs = int(np.prod(case.output_shape(), dtype=object))
+            return f"has more than {OUTPUTS:,} outputs" * (outputs > OUTPUTS)
 
-        if (most := needed(upto)) <= MEMORY:
+        if not (why := refused(upto)):
             return upto
-        why = f"needs some {most >> 20} MiB, and {MEMORY >> 20} MiB are allowed"
         result.limited = f"{result.vary} {upto} {why}"
-        ((fitting, _),) = SizeSearch(lambda n: needed(n) <= MEMORY).bisect(result.shortest, upto)
-        return fitting
+        changes = SizeSearch(lambda size: bool(refused(size))).bisect(result.shortest, upto)
+        return changes[0][0] if changes else result.shortest
 
     def _cost(self, size: int) -> int:
         """What a size costs, in products."""
@@ -354,16 +357,11 @@ class _ThresholdSearch:
         return switches
 
     def _assume(self, reach: int) -> None:
-        result, places = self.result, SAMPLES if self.result.vary == "batch" else ROWS
+        result = self.result
         laid = len(backends.get(self.session.target.name).layouts) > 1
         said = [f"operands lie in memory as {result.case.layout}"] * laid
         said.append(f"{result.threads_text}; with a different number the classes can be different")
         said.append("operands are finite; `probe order window` tests what NaN gets into")
-        if any(not pattern.whole for pattern in result.patterns.values()):
-            said.append(
-                f"calls of more than {ALL} outputs: rows that were not examined are like the "
-                f"{places} at either end, in the middle and scattered"
-            )
         if reach > result.scanned:
             said.append(
                 f"beyond {result.vary} {result.scanned} the interior changes at most once between "
@@ -534,8 +532,6 @@ def _mixed(points: Thresholds, size: int) -> str:
         return "the same call again gives different bits"
     if pattern.unknown:
         return f"{pattern.unknown:,} outputs have no known order"
-    if not pattern.whole:
-        return "not every output was looked at"
     rows = sum(count for _, count in pattern.tail)
     if not rows:
         return f"{pattern.elsewhere:,} of {len(pattern.kinds):,} are added differently"

@@ -9,7 +9,6 @@ from probe.case.case import Case
 from probe.order import window
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
-from probe.sizes import recognition
 from probe.sizes.recognition import UNKNOWN, MarkOperands, Recogniser
 from probe.targets.launch import InlineSession, open_session
 from probe.targets.target import Target
@@ -39,7 +38,7 @@ def test_another_order_is_another_kind(recogniser) -> None:
     short, other, long, longer = (known.pattern(n) for n in (8, 9, 10, 500))
     assert short.interior == other.interior != long.interior == longer.interior
     assert known.causes(short.interior, long.interior) == ("order",)
-    assert len(longer.kinds) == 496 and longer.whole and longer.tail == ()
+    assert len(longer.kinds) == 496 and longer.tail == ()
 
 
 def test_what_is_known_costs_the_sets_and_a_control(recogniser) -> None:
@@ -96,15 +95,6 @@ def test_other_bits_in_the_same_call_are_not_steady(recogniser) -> None:
     known = recogniser("reference,algorithm=random", CASE.with_(in_channels=40))
     assert not known.pattern(9).steady
     assert "again" in known.evidence and not known.summations
-
-
-def test_calls_too_large_to_look_at_whole_are_looked_at_in_places(recogniser, monkeypatch) -> None:
-    monkeypatch.setattr(recognition, "ALL", 1000)
-    monkeypatch.setattr(recognition, "ROWS", 16)
-    known = recogniser("reference,length_switch=1500", CASE)
-    short, long = known.pattern(1500), known.pattern(1504)
-    assert not short.whole and len(short.kinds) <= 64
-    assert short.interior != long.interior and long.unknown == 0
 
 
 class Apart:

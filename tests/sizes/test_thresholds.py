@@ -40,7 +40,7 @@ def pretend(monkeypatch):
             while len(self.kinds) < 9:
                 self.kinds.append((len(self.kinds),))
             interior, tail = shown(length)
-            return Pattern(length, np.zeros(1, int), True, interior, tail, 0, 0, True)
+            return Pattern(length, np.zeros(1, int), interior, tail, 0, 0, True)
 
         monkeypatch.setattr(Recogniser, "pattern", pattern)
         monkeypatch.setattr(Recogniser, "causes", lambda self, one, other: ("order",))
@@ -86,10 +86,13 @@ def test_memory_and_time_limit_how_far_it_reaches(monkeypatch) -> None:
     monkeypatch.setattr(thresholds, "MEMORY", 2 << 20)
     result = found(upto=10**6, scanned=8)
     assert 10_000 < result.upto < 10**6
-    assert "2 MiB are allowed" in result.limited
+    assert "needs more than the 2 MiB that are allowed" in result.limited
     monkeypatch.setattr(thresholds.budget, "spent", lambda: "time was over")
     late = found(upto=1000)
     assert late.limited == "time was over" and late.upto == 5
+    monkeypatch.undo()
+    monkeypatch.setattr(thresholds, "OUTPUTS", 100)
+    assert found(upto=300, scanned=8).upto == 104
 
 
 def test_what_was_assumed_and_checked_is_said() -> None:
@@ -215,7 +218,7 @@ def pretended(monkeypatch):
                 self.kinds += [(number,) * 2 for number in range(len(sums))]
             interior, tail, *elsewhere = shown(size)
             kinds = np.zeros(size, int)
-            return Pattern(size, kinds, True, interior, tail, sum(elsewhere), 0, True)
+            return Pattern(size, kinds, interior, tail, sum(elsewhere), 0, True)
 
         monkeypatch.setattr(Recogniser, "pattern", pattern)
 
