@@ -506,11 +506,13 @@ class RunnableRecording:
     process.
 
     A context manager, which gives the run. Where the target can't run here its operations are not
-    run, and a note says so.
+    run, and a note says so. ``extra``: variables of the process, instead of those by which it finds
+    this one's modules.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, extra: Mapping[str, str] | None = None) -> None:
         self.stored, self.running = RecordingFolder(Path(folder)), ExitStack()
+        self.extra = module_paths() if extra is None else extra
 
     def __enter__(self) -> Run:
         run = self.stored.run()
@@ -526,7 +528,7 @@ class RunnableRecording:
     def _written(self, run: Run, where: Target) -> dict[int, Isolated]:
         if why := why_unavailable(where):
             raise TargetError(where.text, "unavailable", why)
-        session = Session(where, command=COMMAND, extra=module_paths())
+        session = Session(where, command=COMMAND, extra=self.extra)
         self.running.enter_context(session)
         calls = dict[int, Isolated]()
         for n, (lines, imports) in self.stored.lines.items():

@@ -80,7 +80,7 @@ class Budget:
             raise TimeOver(self.why)
 
     @contextmanager
-    def alarmed(self) -> Iterator[None]:
+    def alarmed(self, whole: bool) -> Iterator[None]:
         """Raises TimeOver when the time is up, within this context: see :func:`within`."""
         main = threading.current_thread() is threading.main_thread()
         before = signal.getsignal(signal.SIGALRM) if hasattr(signal, "setitimer") else None
@@ -100,7 +100,7 @@ class Budget:
 
         sys.unraisablehook = unheard
         signal.setitimer(signal.ITIMER_REAL, max(self.left, 1e-3), RINGS)
-        board = supervisor.BOARD
+        board = supervisor.BOARD if whole else None
         if board is not None and outer > self._end:
             board.write(self.why, 1)
             board.ends = self._end
@@ -165,18 +165,20 @@ class Ending:
 
 
 @contextmanager
-def within(text: str | None) -> Iterator[Budget | None]:
+def within(text: str | None, whole: bool = True) -> Iterator[Budget | None]:
     """Within this context work goes on for that long; None: as long as around it.
 
-    InputError. NothingKnown: time was over before anything was known; it says what was being done.
+    ``whole`` False: it is a part, after which a command goes on, so that its process is not ended
+    where it takes some seconds more. InputError. NothingKnown: time was over before anything was
+    known; it says what was being done.
     """
     outer = _CURRENT.get() if text is None else None
-    board = supervisor.BOARD  # a command's time begins when it does
+    board = supervisor.BOARD if whole else None  # a command's time begins when it does
     begun = None if board is None else board.begun
     budget = outer or Budget(None if text is None else seconds(text), begun)
     token = _CURRENT.set(budget)
     try:
-        with budget.alarmed() if outer is None else nullcontext():
+        with budget.alarmed(whole) if outer is None else nullcontext():
             yield current_budget()
     except TimeOver as error:
         if outer is not None:

@@ -219,7 +219,7 @@ def test_where_time_ends_while_orders_are_asked_the_bits_are_told(monkeypatch):
         raise budget.TimeOver("the 60 s of --time were over")
 
     monkeypatch.setattr("probe.sizes.orders.by_order", late)
-    with budget.within("60s"):
+    with budget.within("60s", whole=False):
         found = graph(graphs.residual(lambda size: size in (8, 9))).serves(5, 10)
         assert budget.spent()
     assert found.serves and (found.by_order, found.name) == ("unknown", "the whole run")

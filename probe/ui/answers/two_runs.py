@@ -45,6 +45,7 @@ from probe.record.inputs import first_entries, varied_axes
 from probe.record.recording import Provenance, Run, array_digest
 from probe.record.subject import (
     OR_SHAPE,
+    function_recorder,
     is_function,
     model_name,
     open_model,
@@ -648,3 +649,24 @@ def record(
             arrays = user_model.arrays(process.inputs)
             process.record(folder, arrays, most, notes=user_model.notes)
     return Recorded(read_folder(folder), size_of_values(folder))
+
+
+def record_function(
+    function: Callable[[], Any],
+    folder: Path,
+    bare: tuple[Callable[..., Any], Sequence[Any]] | None = None,
+) -> str:
+    """Runs a function a few times, watched, and keeps the recording in a new folder. Why there is
+    none; empty: there is one.
+
+    ``bare``: as ``function_recorder`` takes it: plain NumPy is watched by the arrays that it is
+    called with alone.
+    """
+    try:
+        recorder = function_recorder(function, bare=bare)
+        with begin_recording(folder) as store:
+            run, notes = foreign(watched, recorder, "the run", store)
+            write_recording(run, folder, notes=notes)
+        return ""
+    except (Foreign, ProbeError) as error:  # what the user's test raises when it is run again, say
+        return " ".join(str(error).split())

@@ -14,7 +14,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,6 +39,9 @@ EXPLAINED = {"no": (), "here": (CHANGED,), "all": (CHANGED, UNKNOWN), "install":
 
 # Variable: the folder for what a check that is run again has. Nothing is judged then.
 OUT = "PROBE_BITS_OUT"
+
+# Variable: also record the operations of that check's test there.
+RECORD = "PROBE_BITS_RECORD"
 
 # Bytes of an array that is kept beside the lock, in pytest's cache, to say later where it differs.
 LARGEST = 1 << 24
@@ -169,6 +172,8 @@ class BitsSession:
         self.results: list[Checked] = []
         self.accepted: list[Checked] = []
         self.finished = set[str]()
+        self.unrecorded: dict[str, str] = {}
+        """Why a test has no recording of its operations."""
         self.refused: list[str] = []
         """Why something was not written: lines."""
         self.handed: dict[str, tuple[Bits, Any]] = {}
@@ -211,6 +216,20 @@ class BitsSession:
             return None
         return old if bits_of(old).hash == wanted.hash else None
 
+    @property
+    def records(self) -> bool:
+        """Whether operations are to be recorded: in a process that hands them over. A body
+        that ran twice in the user's own would move what tests share, as a generator."""
+        return self.out is not None and RECORD in os.environ
+
+    def record(self, test: str, function: Callable[[], Any], bare: Any = None) -> None:
+        """Runs a test's checks a few times more, watched, and keeps their operations."""
+        from probe.ui.answers.two_runs import record_function
+
+        assert self.out is not None
+        if why := record_function(function, self.out / "recording", bare):
+            self.unrecorded[test] = why
+
     def unused(self, tests: Collection[str]) -> list[str]:
         """Entries of checks that are gone: of these ``tests``' files, which were run whole,
         or of files that are gone. Those of a test that did not end, or was skipped, stay."""
@@ -238,7 +257,7 @@ class BitsSession:
                     arrays[str(number)] = array
             np.savez(self.out / "arrays.npz", **arrays)  # type: ignore[arg-type]
             done = {"checks": hashes, "conditions": conditions.here()}
-            (self.out / "bits.json").write_text(json.dumps(done))
+            (self.out / "bits.json").write_text(json.dumps(done | {"unrecorded": self.unrecorded}))
             return
         if not self.accepted and not gone:
             return
@@ -280,7 +299,9 @@ def summarised(results: Sequence[Checked]) -> str:
         return f"{count[SAME]:,} of {total} {have} the same bits{more}"
     causes = Counter[str]()
     for why in (checked.why for checked in results if checked.verdict == CHANGED and checked.why):
-        text = why.get("said") or why.get("cause") or "the cause is unknown"
+        # what changed, from what, where, and how many decisions, as far as it is known
+        words = [why.get("class"), why.get("said") or why.get("cause"), why.get("operation")]
+        text = ", ".join(filter(None, words)) or "the cause is unknown"
         if (taken := why.get("decisions") or {}).get("total"):
             text += f"; {taken['changed']:,} decisions"
         causes[text + (f" ({why['kind']})" if why.get("kind") else "")] += 1
@@ -311,11 +332,12 @@ def terminal_lines(
 
 
 def why_in_lines(why: dict[str, Any]) -> list[str]:
-    """The cause and the kind of a change in lines."""
+    """The cause, the operation and the kind of a change in lines."""
     if not why:
         return []
     lines = [f"cause: {why.get('said') or why.get('cause') or 'unknown'}"]
-    lines += [f"kind: {why['kind']}"] if why.get("kind") else []
+    for word, name in (("where", "operation"), ("class", "class"), ("kind", "kind")):
+        lines += [f"{word}: {why[name]}"] if why.get(name) else []
     if why.get("decisions"):
         lines.append("decisions: {changed} of {total} changed".format(**why["decisions"]))
     return lines + [f"note: {text}" for text in why.get("notes", [])]

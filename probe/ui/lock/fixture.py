@@ -3,10 +3,12 @@ reports are made."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,8 @@ class BitsFixture:
         self._session, self._test, self._root = session, test, root
         self._names = defaultdict[str, int](int)
         self._checks = set[str]()
+        self._watched: list[Any] | None = None
+        self._bare: tuple[Callable[..., Any], Sequence[Any]] | None = None
 
     def check(self, value: Any, name: str | None = None, inputs: Any = None) -> None:
         """Fails unless the bits are those that ``bits.lock`` accepts under these conditions.
@@ -43,7 +47,12 @@ class BitsFixture:
         """
         __tracebackhide__ = True
         if callable(value) and not hasattr(value, "__array__"):
-            value = value(*listed_inputs(inputs))
+            arguments = listed_inputs(inputs)
+            self._bare = (value, arguments) if arguments else None
+            value = value(*arguments)
+        if self._watched is not None:  # the body is run again, watched
+            self._watched.append(value)
+            return
         if name is not None and name in self._names:
             why = "this test has checked something of this name already"
             raise InputError("name", name, why, "give each check its own name")
@@ -67,9 +76,27 @@ class BitsFixture:
         if wrong:
             raise BitsChanged("\n".join(wrong))
 
-    def passed(self) -> None:
-        """Notes that a test's body came to its end."""
-        self._session.finished.add(self._test)
+    def passed(self, item: Any) -> None:
+        """Notes that a test's body came to its end. In a process that was begun to know operations
+        it is run again, watched."""
+        session, test = self._session, self._test
+        session.finished.add(test)
+        if not session.records or inspect.iscoroutinefunction(item.obj):
+            return  # a coroutine needs its plugin's loop
+
+        def body() -> list[Any]:
+            self._watched = values = list[Any]()
+            try:
+                item.obj(**{name: item.funcargs[name] for name in item._fixtureinfo.argnames})
+            finally:
+                self._watched = None
+            return values
+
+        if self._bare is not None and sum(self._names.values()) == 1:
+            function, inputs = self._bare
+            session.record(test, lambda: function(*inputs), self._bare)
+        else:
+            session.record(test, body)
 
 
 def close_session(config: Any, session: BitsSession, tests: list[str] | None) -> None:

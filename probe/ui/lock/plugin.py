@@ -101,7 +101,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
         result = yield
         fixture = pyfuncitem.funcargs["bits"]
         if isinstance(fixture, BitsFixture):
-            fixture.passed()
+            fixture.passed(pyfuncitem)
     except (BitsChanged, ProbeError) as error:
         wrong = str(error)
     if wrong:  # outside of the except block: it would be printed as the context

@@ -221,7 +221,7 @@ def compute(spec: dict[str, Any]) -> None:
                 # formats that NumPy lacks travel as whole numbers
                 outputs = [y.view(np.dtype(case.dtype))]
             else:
-                outputs = _model_outputs(spec, running)
+                outputs = _model_outputs(spec, running, session)
     except ProbeError as error:
         problem: dict[str, Any] = {"why": getattr(error, "why", str(error))}
         if isinstance(error, InputError):
@@ -234,7 +234,9 @@ def compute(spec: dict[str, Any]) -> None:
     session.finish()
 
 
-def _model_outputs(spec: dict[str, Any], running: ExitStack) -> list[np.ndarray]:
+def _model_outputs(
+    spec: dict[str, Any], running: ExitStack, session: BitsSession
+) -> list[np.ndarray]:
     from probe.ui.answers.two_runs import GivenModel
 
     within, library = None, None
@@ -257,6 +259,8 @@ def _model_outputs(spec: dict[str, Any], running: ExitStack) -> list[np.ndarray]
         run = recording.record_run(recorder, keep=False)
         dtypes = [run.values[n].dtype for n in run.outputs]
         outputs = [output.view(np.dtype(to)) for output, to in zip(outputs, dtypes, strict=True)]
+    if session.records:
+        session.record(spec["check"], recorder)  # type: ignore[arg-type]
     return outputs
 
 

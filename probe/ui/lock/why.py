@@ -5,7 +5,7 @@ release stands in a folder of the user's cache, in front of everything else on t
 
 First as things are: bits that do not repeat have no cause to find. Then under all conditions of the
 entry that this machine can have, then under fewer. Where nothing brings the bits back it is the
-user's code (or data). Where in it, :func:`probe.diff` says of two recordings.
+user's code (or data). Both sides are recorded and compared as by :func:`probe.diff`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -26,18 +26,25 @@ from typing import Any
 import numpy as np
 
 from probe.case import floats
+from probe.case.errors import NothingKnown, ProbeError
+from probe.diff.apart import RunnableRecording, module_paths
+from probe.diff.source import GENERATOR
 from probe.explain.comparison.outputs import decisions
 from probe.record.store import Bits
 from probe.sizes.bisection import smallest
+from probe.targets.budget import within
 from probe.targets.progress import Say, silent
 from probe.targets.runtimes import packages
 from probe.targets.target import VERSION
+from probe.ui.answers.first_difference import of_stored, operation_text
 from probe.ui.answers.same_bits import where_they_differ
 from probe.ui.lock import conditions
-from probe.ui.lock.checks import CHANGED, OUT, BitsSession, Checked
+from probe.ui.lock.checks import CHANGED, OUT, RECORD, BitsSession, Checked
 from probe.ui.lock.conditions import (
     CORES_OF,
+    FLAGS,
     LIBRARIES,
+    THREADS,
     Apart,
     Facts,
     apart_text,
@@ -67,6 +74,7 @@ class Command:
         # a worker of xdist, or coverage's, would take the process for one of its own
         busy = ("PYTEST_XDIST", "COV_CORE")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(busy)}
+        environment.pop(RECORD, None)
         for name, value in self.variables.items():
             environment.pop(name, None)
             if value != "" and name != CORES_OF:
@@ -78,12 +86,15 @@ class Command:
 @dataclass
 class Rerun:
     """What a check had when it was run again: bits by check, the conditions, and ``folder``, where
-    its arrays are. ``why``: what went wrong."""
+    its arrays are, and its recording. ``seconds``: how long it took. ``why``: what went wrong.
+    ``unrecorded``: why a test has no recording."""
 
     folder: Path
     checks: dict[str, Bits] = field(default_factory=dict)
     facts: Facts = field(default_factory=dict)
     why: str = ""
+    seconds: float = 0.0
+    unrecorded: dict[str, str] = field(default_factory=dict)
 
     def array(self, check: str) -> np.ndarray | None:
         """What a check had, as a container array; None: it isn't kept."""
@@ -93,10 +104,16 @@ class Rerun:
         except (OSError, KeyError, ValueError):
             return None
 
+    @property
+    def recording(self) -> Path | None:
+        folder = self.folder / "recording"
+        return folder if folder.is_dir() else None
 
-def run_again(command: Command, out: Path) -> Rerun:
-    """Runs a command that writes the bits of its checks into the folder ``out``."""
-    surroundings = command.environment() | {OUT: str(out)}
+
+def run_again(command: Command, out: Path, record: bool = False) -> Rerun:
+    """Runs a command that writes the bits of its checks into the folder ``out``; ``record``: and
+    the operations of their test."""
+    surroundings = command.environment() | {OUT: str(out)} | ({RECORD: "1"} if record else {})
     words, cores = list(command.words), int(command.variables.get(CORES_OF) or 0)
     if cores and hasattr(os, "sched_setaffinity"):
         # an interpreter that becomes the command: libraries count processors as they are loaded
@@ -104,6 +121,7 @@ def run_again(command: Command, out: Path) -> Rerun:
         some = [*own, *(core for core in range(os.cpu_count() or 1) if core not in own)][:cores]
         code = f"import os, sys; os.sched_setaffinity(0, {some}); "
         words = [sys.executable, "-c", f"{code}os.execvp(sys.argv[1], sys.argv[1:])", *words]
+    begun = time.monotonic()
     try:
         done = subprocess.run(
             words,
@@ -122,7 +140,8 @@ def run_again(command: Command, out: Path) -> Rerun:
         return Rerun(out, why=f"it did not run ({text[-1][:200]})")
     every = report["checks"].items()
     bits = {name: Bits(dtype, tuple(shape), digest) for name, (dtype, shape, digest) in every}
-    return Rerun(out, bits, report["conditions"])
+    seconds = time.monotonic() - begun
+    return Rerun(out, bits, report["conditions"], "", seconds, report["unrecorded"])
 
 
 def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str:
@@ -158,6 +177,10 @@ BUDGET = 120.0
 # Libraries whose release follows that of another one.
 TOGETHER = {"jaxlib": "jax", "keras": "tensorflow", "torchvision": "torch"}
 
+# Seconds for which the cause of an operation is looked for at least, and how many runs of the check
+# it may take: on a busy machine both take longer, and the order of a long sum takes minutes.
+LONGEST, RUNS = 60.0, 20
+
 YOUR_CODE, UNSTEADY, PROCESS, AGAIN = "your code", "nondeterministic", "process", "as it is here"
 
 
@@ -181,15 +204,15 @@ class CauseSearch:
             self.ran[tuple(groups)] = (
                 Rerun(Path(), why="it can't be had here")
                 if len(self.missing) > known
-                else self.run_under(command, self.said(groups) or AGAIN)
+                else self.run_under(command, self.said(groups) or AGAIN, record=True)
             )
         return self.ran[tuple(groups)]
 
-    def run_under(self, command: Command, said: str) -> Rerun:
+    def run_under(self, command: Command, said: str, record: bool = False) -> Rerun:
         """Runs the check once by a command; ``said``: under what, in words."""
         self.tell(f"running {self.one.test}: {said}")
         temporary = tempfile.TemporaryDirectory(prefix="probe-", ignore_cleanup_errors=True)
-        rerun = run_again(command, Path(self.running.enter_context(temporary)))
+        rerun = run_again(command, Path(self.running.enter_context(temporary)), record)
         bits = rerun.checks.get(self.one.check)
         outcome = rerun.why or (bits.hash[:8] if bits else "it did not reach the check")
         self.steps.append((said, outcome))
@@ -317,6 +340,16 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
         ours, theirs = back.array(checked.check), here.array(checked.check)
         if ours is not None and theirs is not None:
             finding |= _of_arrays(ours, theirs, checked)
+        if missing := [ran for ran in (back, here) if ran.recording is None]:
+            why = missing[0].unrecorded.get(checked.test, "it was not recorded")
+            return finding | {"recorded": why}
+        with suppress(ProbeError):
+            # a decision that changed says the kind, whatever the operation did
+            kind = {"kind": finding["kind"]} if "kind" in finding else {}
+            finding |= _walked_operations(search, back, here, sets[0]) | kind
+        if finding.get("class") == GENERATOR:
+            said = f"a random stream that is drawn differently: {finding['said']}"
+            finding |= {"cause": GENERATOR, "said": said, "kind": "answers"}
         return finding
     held = False  # a processor's conditions are never all there: caches, instructions beyond
     if "processor" not in checked.apart and not search.missing and checked.apart:
@@ -352,4 +385,37 @@ def _of_arrays(old: Any, new: Any, checked: Checked) -> dict[str, Any]:
         changed = sum(each.crossed for each in every)
         report["decisions"] = {"total": sum(each.taken for each in every), "changed": changed}
         report |= {"kind": "answers"} if changed else {}
+    return report
+
+
+def _walked_operations(
+    search: CauseSearch, old: Rerun, new: Rerun, groups: Sequence[str]
+) -> dict[str, Any]:
+    """Compares two recordings; operations run again where each was recorded."""
+    own = {n: os.environ[n] for n in (*FLAGS, *THREADS, "LD_PRELOAD") if n in os.environ}
+    with ExitStack() as running:
+        sides = []
+        for ran, some in ((old, groups), (new, ())):
+            command, extra = search.surroundings(some), module_paths()
+            variables = {k: v for k, v in {**own, **command.variables}.items() if k != CORES_OF}
+            extra |= {name: str(value) for name, value in variables.items() if value != ""}
+            extra["PYTHONPATH"] = os.pathsep.join([*map(str, command.before), extra["PYTHONPATH"]])
+            assert ran.recording is not None
+            sides.append(running.enter_context(RunnableRecording(ran.recording, extra)))
+        limit = f"{max(LONGEST, RUNS * search.run(()).seconds):.0f}s"
+        try:
+            with within(limit, whole=False):
+                walk = of_stored(sides[0], sides[1], True, search.tell)
+        except NothingKnown:
+            return {}
+        first, rounding = walk.found.first, walk.found.rounding.to_json()
+        counts, ending = walk.decided(), walk.ending()
+    report: dict[str, Any] = {"rounding": rounding, "decisions": counts}
+    report["operation"] = ending[0] if walk.verdict == "differs" else None
+    if first is not None:
+        report |= {"operation": operation_text(first), "class": first.cause or None}
+    if counts["changed"] or rounding.get("beyond"):
+        report["kind"] = "answers"
+    elif not rounding["unknown"] and (rounding["explained"] or rounding["within"]):
+        report["kind"] = "rounding"  # all are replayed, or within what rounding can give
     return report

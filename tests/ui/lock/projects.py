@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from probe.ui.lock import runs, why
-from probe.ui.lock.checks import OUT
+from probe.ui.lock.checks import OUT, RECORD
 
 # Conditions of a machine, as a lock has them.
 HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
@@ -88,7 +88,10 @@ def runs_in_this_process():
         modules = {*sys.modules}
         with pytest.MonkeyPatch.context() as patch, chdir(cwd):
             patch.setattr(sys, "path", [*sys.path])
-            patch.setenv(OUT, env[OUT])
+            for name in (OUT, RECORD):
+                patch.delenv(name, raising=False)
+                if name in env:
+                    patch.setenv(name, env[name])
             with suppress(SystemExit):
                 runs.compute(json.loads(words[-1]))
         for name in {*sys.modules} - modules:

@@ -129,7 +129,9 @@ def checked(verdict, name="tests/test_a.py::test_x"):
     found.place = ("tests/test_a.py", 7)
     found.why = {
         "cause": "release 2.4.6 -> 2.5.0 of numpy",
-        "kind": "answers",
+        "operation": "sum of 768 numbers",
+        "class": "order",
+        "kind": "rounding",
         "decisions": {"total": 3, "changed": 0},
     }
     return found
@@ -139,15 +141,16 @@ def test_reports_say_what_changed_from_what_and_where():
     results = [checked(CHANGED), *[checked(SAME, f"t::{n}") for n in range(40)]]
     told = checks.summarised(results)
     assert told == (
-        "1 of 41 checks changed: release 2.4.6 -> 2.5.0 of numpy; 0 decisions (answers)"
+        "1 of 41 checks changed: order, release 2.4.6 -> 2.5.0 of numpy, sum of 768 numbers; "
+        "0 decisions (rounding)"
     )
     lines = checks.markdown_report(results, ["gone"], "").splitlines()
     assert lines[0] == f"### Bits: {told}"
     row = "tests/test_a.py::test_x | changed | release 2.4.6 -> 2.5.0 of numpy"
     assert lines[2:] == [
-        "| check | verdict | cause | kind |",
-        "| --- | --- | --- | --- |",
-        f"| {row} | answers |",
+        "| check | verdict | cause | operation | kind |",
+        "| --- | --- | --- | --- | --- |",
+        f"| {row} | sum of 768 numbers | rounding |",
         "",
         "Unused entries: `gone`",
     ]

@@ -12,7 +12,7 @@ import pytest
 
 from probe.record.store import bits_of
 from probe.ui.lock import checks, conditions, why
-from probe.ui.lock.checks import CHANGED, Accepted, BitsSession, Checked
+from probe.ui.lock.checks import CHANGED, Accepted, BitsSession, Checked, summarised
 from probe.ui.lock.conditions import CORES_OF, limiting_variables
 from probe.ui.lock.why import Command, Rerun, with_companions
 
@@ -161,7 +161,7 @@ def test_what_was_not_seen_alone_is_no_change_of_the_code(alone, tmp_path, monke
     apart = {} if alone else {"threads": {"cores": (1, 2)}}
     one = Checked("c", "c", new, {"cores": 2}, CHANGED, named, Accepted(old), apart)
 
-    def ran(search, command, said):
+    def ran(search, command, said, record=False):
         if said != why.AGAIN:
             return Rerun(tmp_path, why="it crashed")
         return Rerun(tmp_path, {"c": other if alone else new}, {"cores": 2})
@@ -172,6 +172,32 @@ def test_what_was_not_seen_alone_is_no_change_of_the_code(alone, tmp_path, monke
     assert found["cause"] is None
     wanted = "what runs before it counts" if alone else "this machine can't have all conditions"
     assert wanted in found["notes"][0]
+
+
+def test_a_stream_that_another_release_draws_differently_is_a_cause_of_its_own(
+    tmp_path, monkeypatch
+):
+    """New numbers of a generator are nobody's rounding, and no mistake of the code."""
+    old, new = map(bits_of, (0.0, 1.0))
+    apart = {"release torch": {"library.torch": ("2.11.0", "2.12.0")}}
+    session = BitsSession(tmp_path / checks.NAME)
+    named = session.lock.accept("c", {"library.torch": "2.11.0"}, old)
+    one = Checked("c", "c", new, {"library.torch": "2.12.0"}, CHANGED, named, Accepted(old), apart)
+    (tmp_path / "recording").mkdir()
+
+    def ran(search, command, said, record=False):
+        return Rerun(tmp_path, {"c": new if said == why.AGAIN else old})
+
+    walked = {"class": "generator", "operation": "aten.randn", "rounding": {}, "kind": None}
+    monkeypatch.setattr(why.CauseSearch, "run_under", ran)
+    monkeypatch.setattr(why, "overlay", lambda releases, install, tell: tmp_path)
+    monkeypatch.setattr(why, "_walked_operations", lambda *given: walked)
+    search = why.CauseSearch(one, Command([], tmp_path), ExitStack())
+    one.why = why._searched_cause(search, session)
+    assert one.why["cause"] == "generator" and one.why["kind"] == "answers"
+    assert one.why["brings_back"] == [["release torch"]]
+    said = "a random stream that is drawn differently: release 2.11.0 -> 2.12.0 of torch"
+    assert f"generator, {said}, aten.randn (answers)" in summarised([one])
 
 
 def test_a_release_that_is_not_here_is_not_installed_unasked(tmp_path, monkeypatch):
