@@ -144,7 +144,7 @@ def convolution(
     """Returns a convolution of a batch, with channels second or last; all but these as of
     ``Windows``. ``weights``: their axes in the order (*kernel, in channels, filters)."""
     kind = "transposed" if frame.transposed else "convolution"
-    more = {"groups": groups, "reads": tuple(reads), "weights": tuple(weights)}
+    more: dict[str, Any] = {"groups": groups, "reads": tuple(reads), "weights": tuple(weights)}
     return _windows(kind, frame, channels_last, **more)
 
 

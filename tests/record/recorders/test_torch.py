@@ -283,20 +283,6 @@ def test_a_run_is_recorded_with_gradients_where_they_are_on() -> None:
         assert probe.first_difference(trained, plain, explain=False).verdict == "equal"
 
 
-def test_attention_of_one_row_does_not_agree_with_that_of_others() -> None:
-    """Keys that lie like the queries are not the queries."""
-    layer, x = nn.MultiheadAttention(16, 2, batch_first=True).eval(), torch.randn(4, 5, 16)
-    other = x.flip(1)  # lies as x does
-    with torch.no_grad():
-        sides = [
-            record_run(TorchRecorder(lambda one=one: layer(one, x, x)[0])) for one in (x, other)
-        ]
-    kinds = [[one.op for one in side.operations] for side in sides]
-    assert any("native_multi_head" in op for op in kinds[0])
-    found = probe.first_difference(lambda: layer(x, x, x)[0], lambda: layer(other, x, x)[0])
-    assert found.verdict != "equal"
-
-
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_what_torch_func_transforms_is_recorded() -> None:
     """Weights that ``functional_call`` gives are wrapped, and gradients may be zeros that have no
