@@ -41,7 +41,9 @@ MODULES = {
         *("tests/explain/comparison", "tests/explain", "tests/explain/test_enclosure"),
         "tests/case/test_layout",
     ),
-    "probe/order/semantics": ("tests/order/semantics", "tests/record/recorders", "tests/record"),
+    "probe/order/semantics.py": (
+        *("tests/order/test_semantics", "tests/record/recorders", "tests/record"),
+    ),
     "probe/explain/enclosure.py": (
         "tests/explain/test_enclosure",
         "tests/explain/comparison",

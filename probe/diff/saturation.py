@@ -18,9 +18,9 @@ from probe.case.errors import InputError
 from probe.diff.alone import Alone, Cause, Sides, evenly
 from probe.diff.difference import NAMES
 from probe.diff.sums import sum_of
+from probe.order import semantics as s
 from probe.order import window
 from probe.order.semantics import Meaning
-from probe.order.semantics import operations as o
 
 LEAST, MOST = -(1 << 15), (1 << 15) - 1
 
@@ -133,12 +133,12 @@ def _factors(
             padding = tuple(zip(pads[:rank], pads[rank:], strict=True))
             if auto.startswith("SAME"):
                 odd_first = auto != "SAME_UPPER"
-                padding = o.same_padding(ins, outs, w.shape[2:], strides, steps, odd_first)
-            frame, axes = o.Frame(w.shape[2:], strides, steps, padding), (*range(2, w.ndim), 1, 0)
-            meaning: Meaning = o.convolution(frame, axes, int(words.get("group", 1)), last)
+                padding = s.same_padding(ins, outs, w.shape[2:], strides, steps, odd_first)
+            frame, axes = s.Frame(w.shape[2:], strides, steps, padding), (*range(2, w.ndim), 1, 0)
+            meaning: Meaning = s.convolution(frame, axes, int(words.get("group", 1)), last)
         else:
             turned = bool(words.get("transA")), bool(words.get("transB"))
-            meaning = o.matmul((x.ndim, w.ndim), turned)
+            meaning = s.matmul((x.ndim, w.ndim), turned)
         summed = sum_of(meaning, [x.shape, w.shape], shape, ["float32"] * 3)
         positions, columns = summed.places(flat).T
         # the engine may take either factor for the weights

@@ -54,7 +54,7 @@ class Seen:
 class Operation:
     """An operation of a run. It must not be changed, for a recorder may return the same meaning,
     attributes and functions again in its next run. A ``Call`` of
-    :mod:`probe.order.semantics.contract` is
+    :mod:`probe.order.semantics` is
     the question that a library's table answers, of shapes and known numbers alone; this is what
     ran, with the answer and the values.
 

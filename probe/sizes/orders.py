@@ -40,8 +40,7 @@ from probe.diff.repeated import (
     repeated,
 )
 from probe.explain.comparison import Revealer
-from probe.order.semantics import Each, Meaning, Moves, Unknown
-from probe.order.semantics.contract import row_of
+from probe.order.semantics import Each, Meaning, Moves, Unknown, row_of
 from probe.record.contract import CONSTANT, WEIGHT, Recorder, Seen, Visit
 from probe.record.recording import Run
 

@@ -13,8 +13,8 @@ import probe
 from probe.diff import enclosed
 from probe.diff.sums import sum_of
 from probe.explain.enclosure import of_sums
+from probe.order import semantics as s
 from probe.order.semantics import Meaning
-from probe.order.semantics import operations as o
 from tests.record.doubles import Doubles, Step, product, walked
 
 RANDOM = np.random.default_rng(0)
@@ -57,12 +57,12 @@ def wrong(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_another_order_is_explained() -> None:
-    found = told(o.matmul(), product, W)
+    found = told(s.matmul(), product, W)
     assert found["rounding"]["explained"] == found["operations"][0]["differing"]
 
 
 def test_a_wrong_number_is_beyond_rounding_on_its_side() -> None:
-    found = told(o.matmul(), wrong(product), W)
+    found = told(s.matmul(), wrong(product), W)
     assert found["rounding"]["beyond"] == 1
     assert found["rounding"]["beyond_on"] == {"left": 1, "right": 0}
 
@@ -78,20 +78,20 @@ def test_a_few_ulps_of_a_function_are_within_rounding(word: str, steps: int, cou
         y = np.exp(x)
         return (y.view("i4") + steps * (len(x) == 1)).astype("i4").view("f4")
 
-    found = told(o.function(word), function)["rounding"]
+    found = told(s.function(word), function)["rounding"]
     assert found[count] == sum(found.values()) > 0
 
 
 def test_a_decision_has_a_margin_in_units_of_the_largest_difference() -> None:
     """Two columns that are an ulp apart are nearer to changing than the two runs are apart."""
     w = normal(48, 16)
-    sides = [Doubles({"x": X, "w": w}, [Step("product", o.matmul(), f, ["x", "w"])]) for f in WAYS]
+    sides = [Doubles({"x": X, "w": w}, [Step("product", s.matmul(), f, ["x", "w"])]) for f in WAYS]
     wide = probe.first_difference(*sides).to_json()["decisions"]
     assert wide["changed"] == 0 and wide["margin"] > 1
     w[:, 1] = np.nextafter(w[:, 0], np.float32(9))
     w[:, 2:], w[:, :2] = -abs(w[:, 2:]), abs(w[:, :2])
     sides = [
-        Doubles({"x": abs(X), "w": w}, [Step("product", o.matmul(), f, ["x", "w"])]) for f in WAYS
+        Doubles({"x": abs(X), "w": w}, [Step("product", s.matmul(), f, ["x", "w"])]) for f in WAYS
     ]
     assert probe.first_difference(*sides).to_json()["decisions"]["margin"] < 1
 
@@ -100,7 +100,7 @@ def test_rows_of_a_batch_decide_which_is_the_largest() -> None:
     """However labels say which elements are the same: rows by their number, or each by itself."""
     for rows in (1, 3):
         function = wrong(product) if rows == 1 else rounded
-        (output,) = told(o.matmul(), function, W, rows=rows)["outputs"]
+        (output,) = told(s.matmul(), function, W, rows=rows)["outputs"]
         taken = {one["decision"]: one["taken"] for one in output["decisions"]}
         assert taken == {"argmax": rows, "top-5": rows, "threshold": rows * 16}
 
@@ -120,7 +120,7 @@ def test_subnormal_results_that_one_side_flushes_are_not_called_beyond(factor: f
         y = x * w
         return np.where(np.abs(y) < np.finfo(np.float32).tiny, 0, y) if len(x) == 1 else y
 
-    found = told(o.function("multiply"), function, w)["rounding"]
+    found = told(s.function("multiply"), function, w)["rounding"]
     assert found["beyond"] == 0
 
 
@@ -143,13 +143,13 @@ def test_divisors_are_the_places_of_the_padded_input_that_a_window_covers() -> N
         reach = [(n + sum(pad), k, step) for n, pad, k, step in ends]
         # the last window may reach beyond, if it begins inside
         outs = [min(-(-(n - k) // step), (n - 1) // step) + 1 for n, k, step in reach]
-        frame = o.Frame(*map(tuple, (kernel, stride, (1, 1), map(tuple, padding))))
+        frame = s.Frame(*map(tuple, (kernel, stride, (1, 1), map(tuple, padding))))
         ones = np.ones([n + sum(pad) for n, pad in zip(sizes, padding, strict=True)])
         wanted = [
             [ones[a * stride[0] :, b * stride[1] :][: kernel[0], : kernel[1]].sum()
              for b in range(outs[1])] for a in range(outs[0])
         ]  # fmt: skip
-        meaning = o.pool("average", frame, counts_padding=True)
+        meaning = s.pool("average", frame, counts_padding=True)
         summed = sum_of(meaning, [(1, 1, *sizes)], (1, 1, *outs), ["float32"] * 2)
         assert np.array_equal(enclosed.divisors_of(meaning, summed), np.ravel(wanted))
 

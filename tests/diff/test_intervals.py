@@ -12,8 +12,8 @@ from probe.diff.alone import Alone
 from probe.diff.difference import Pair
 from probe.diff.enclosed import enclosed_outputs
 from probe.explain.enclosure import BEYOND, UNKNOWN, WITHIN
+from probe.order import semantics as s
 from probe.order.semantics import Each, Moves, Step, Steps, Unknown, Windows
-from probe.order.semantics import operations as o
 from probe.record.recording import record_run
 from tests.record import doubles
 
@@ -35,17 +35,17 @@ def pool(kind, kernel, stride, padding, counts_padding=False):
 
 
 def steps(*behind):
-    parts = (o.dense((0, 1)), (0, 1)), (o.function("add"), (3, 2)), *behind
+    parts = (s.dense((0, 1)), (0, 1)), (s.function("add"), (3, 2)), *behind
     return Steps(tuple(Step(one, reads, (6, 6)) for one, reads in parts))
 
 
 AVERAGE = (3, 2), (2, 1), ((1, 1), (0, 0))
 OPERATIONS = {
-    "matmul": (o.matmul(), [X, Y.T.contiguous()], torch.matmul),
-    "dense": (o.dense((0, 1), 2), [X, Y, B], F.linear),
-    "sum": (o.reduced("sum", (1,)), [X], lambda x: x.sum(1)),
-    "mean": (o.reduced("mean", (1,)), [X], lambda x: x.mean(1)),
-    "mean of 2^n": (o.reduced("mean", (1,)), [X[:, :32].clone()], lambda x: x.mean(1)),
+    "matmul": (s.matmul(), [X, Y.T.contiguous()], torch.matmul),
+    "dense": (s.dense((0, 1), 2), [X, Y, B], F.linear),
+    "sum": (s.reduced("sum", (1,)), [X], lambda x: x.sum(1)),
+    "mean": (s.reduced("mean", (1,)), [X], lambda x: x.mean(1)),
+    "mean of 2^n": (s.reduced("mean", (1,)), [X[:, :32].clone()], lambda x: x.mean(1)),
     "avg_pool": (
         pool("average", *AVERAGE),
         [PICTURES],
@@ -56,14 +56,14 @@ OPERATIONS = {
         [PICTURES],
         lambda x: F.avg_pool2d(x, *AVERAGE[:2], (1, 0)),
     ),
-    "relu": (steps((o.function("relu"), (4,))), [X, Y, B], lambda *a: F.relu(F.linear(*a))),
+    "relu": (steps((s.function("relu"), (4,))), [X, Y, B], lambda *a: F.relu(F.linear(*a))),
     "clip": (
-        steps((o.clip(-1.1, 2.0), (4,))),
+        steps((s.clip(-1.1, 2.0), (4,))),
         [X, Y, B],
         lambda *a: F.linear(*a).clamp(-1.1, 2.0),
     ),
     "product and sum": (
-        Steps((Step(o.dense((0, 1)), (0, 1), (6, 6)), Step(o.function("add"), (3, 2), (6, 6)))),
+        Steps((Step(s.dense((0, 1)), (0, 1), (6, 6)), Step(s.function("add"), (3, 2), (6, 6)))),
         [X, Y, normal(6, 6)],
         lambda x, w, c: F.linear(x, w) + c,
     ),
@@ -103,16 +103,16 @@ def test_narrow_formats_are_enclosed(dtype):
         each.view(torch.uint16).numpy() if dtype == "bfloat16" else each.numpy()
         for each in (x, y, x @ y)
     ]
-    assert (judged(o.matmul(), made[:2], made[2], dtype) == WITHIN).all()
+    assert (judged(s.matmul(), made[:2], made[2], dtype) == WITHIN).all()
     far = floats.round_to(floats.widen(made[2], dtype) + 9.0, dtype)
-    assert (judged(o.matmul(), made[:2], far, dtype) == BEYOND).all()
+    assert (judged(s.matmul(), made[:2], far, dtype) == BEYOND).all()
 
 
 def test_what_is_no_sum_is_not_enclosed():
     x = X.numpy()
-    for meaning in (Unknown(), Moves(), Each("exp"), o.normalised("softmax", (1,))):
+    for meaning in (Unknown(), Moves(), Each("exp"), s.normalised("softmax", (1,))):
         assert (judged(meaning, [x], x) == UNKNOWN).all()
     with np.errstate(over="ignore"):
         infinite = np.full_like(x, 3e38)
-    total = o.reduced("mean", (1,))
+    total = s.reduced("mean", (1,))
     assert (judged(total, [infinite], np.full(6, np.inf, np.float32)) == UNKNOWN).all()

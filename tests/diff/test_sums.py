@@ -7,13 +7,13 @@ import pytest
 
 from probe.case.errors import InputError
 from probe.diff.sums import sum_of
+from probe.order import semantics as s
 from probe.order.semantics import Contracts, Each, Reshapes, Step, Steps
-from probe.order.semantics import operations as o
 
 
 def test_a_bias_that_is_reshaped_first_is_the_sums_own() -> None:
     """Keras reshapes the bias of a depthwise convolution, TensorFlow's graphs squeeze it again."""
-    windows = o.convolution(o.Frame((3,), (1,), (1,), ((1, 1),)), (0, 1, 2), 4, True)
+    windows = s.convolution(s.Frame((3,), (1,), (1,), ((1, 1),)), (0, 1, 2), 4, True)
     out = (2, 7, 4)
     squeezed = Reshapes()
     steps = Steps(
@@ -21,15 +21,15 @@ def test_a_bias_that_is_reshaped_first_is_the_sums_own() -> None:
             Step(windows, (0, 1), out),
             Step(Reshapes(), (2,), (1, 1, 4)),
             Step(squeezed, (4,), (4,)),
-            Step(o.function("add"), (3, 5), out),
-            Step(o.function("relu6"), (6,), out),
+            Step(s.function("add"), (3, 5), out),
+            Step(s.function("relu6"), (6,), out),
         )
     )
     shapes = [(2, 7, 4), (3, 1, 4), (4,)]
     found = sum_of(steps, shapes, out, ["float32"] * 4)
     assert found.b is not None and found.b.number == 2
     assert found.functions == (("clip", (0.0, 6.0)),)
-    turned = Steps((steps.steps[0], Step(o.transpose((1, 0)), (2,), (4, 1)), *steps.steps[2:]))
+    turned = Steps((steps.steps[0], Step(s.transpose((1, 0)), (2,), (4, 1)), *steps.steps[2:]))
     with pytest.raises(InputError):
         sum_of(turned, [*shapes[:2], (1, 4)], out, ["float32"] * 4)
 
@@ -54,7 +54,7 @@ def test_a_number_that_is_added_behind_is_not_taken_for_an_operand() -> None:
     shapes = [(4, 16), (16, 8), (8,)]
     product = Step(Contracts("...mk,...kn->...mn", (0, 1), 2), (0, 1, 2), (4, 8))
     for word in ("add", "multiply"):
-        behind = Step(o.function(word, beside=1.5), (3,), (4, 8))
+        behind = Step(s.function(word, beside=1.5), (3,), (4, 8))
         with pytest.raises(InputError, match="computed after the sum"):
             sum_of(Steps((product, behind)), shapes, (4, 8), ["float32"] * 4)
 

@@ -25,8 +25,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from probe.case.errors import Foreign, InputError, ProbeError, foreign
-from probe.order.semantics import Meaning, Unknown
-from probe.order.semantics.contract import Call, Operand, left_out
+from probe.order.semantics import Call, Meaning, Operand, Unknown, left_out
 from probe.record.contract import (
     INPUT,
     WEIGHT,

@@ -23,9 +23,7 @@ import numpy as np
 
 from probe.case.errors import InputError
 from probe.order import semantics as s
-from probe.order.semantics import Each, Meaning, Passes, Unknown
-from probe.order.semantics import operations as o
-from probe.order.semantics.contract import Call
+from probe.order.semantics import Call, Each, Meaning, Passes, Unknown
 from probe.record.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
 from probe.record.recorders import jax_programs as programs
 from probe.record.recording import array_digest
@@ -412,25 +410,25 @@ def _lax_pool(kind: str) -> s.Row:
 
 TABLE |= {
     **s.rows_for(
-        "threefry2x32 clz mulhi reduce_precision eq_to le_to lt_to", lambda c: o.function(c.op)
+        "threefry2x32 clz mulhi reduce_precision eq_to le_to lt_to", lambda c: s.function(c.op)
     ),
-    "max": lambda c: o.function("maximum"),
-    "min": lambda c: o.function("minimum"),
+    "max": lambda c: s.function("maximum"),
+    "min": lambda c: s.function("minimum"),
     **s.rows_for(
         SAME, lambda c: s.Same() if len(c.gives) == 1 else s.Passes(tuple(range(c.count)))
     ),
     # XLA multiplies by the reciprocal where it knows the divisor
-    "div": lambda c: o.function("divide") if "int" in c.dtype() else o.approximate("divide"),
-    "bitcast_convert_type": lambda c: o.bitcast(c.dtype(), c.dtypes[0], c.shape() == c.gives[0]),
-    "integer_pow": lambda c: o.power(c["y"]),
-    "convert_element_type": lambda c: o.cast(c.dtype(), c.dtypes[0]),
-    **s.worded(REDUCES, lambda c, word: o.reduced(word, c["axes"])),
+    "div": lambda c: s.function("divide") if "int" in c.dtype() else s.approximate("divide"),
+    "bitcast_convert_type": lambda c: s.bitcast(c.dtype(), c.dtypes[0], c.shape() == c.gives[0]),
+    "integer_pow": lambda c: s.power(c["y"]),
+    "convert_element_type": lambda c: s.cast(c.dtype(), c.dtypes[0]),
+    **s.worded(REDUCES, lambda c, word: s.reduced(word, c["axes"])),
     "reduce_window_sum": _lax_pool("sum"),
     "reduce_window_max": _lax_pool("max"),
     **s.rows_for("scatter reduce_window_min", lambda c: s.Moves()),
     "reshape": lambda c: s.Unknown("reshape") if c.get("dimensions") else s.Reshapes(),
     "squeeze": lambda c: s.Reshapes(),
-    "transpose": lambda c: o.transpose(c["permutation"]),
+    "transpose": lambda c: s.transpose(c["permutation"]),
 }
 
 

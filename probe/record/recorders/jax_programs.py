@@ -20,7 +20,7 @@ from jax import lax
 from jax.extend import core
 
 from probe.case.errors import Foreign, foreign
-from probe.order.semantics.contract import Call, Operand
+from probe.order.semantics import Call, Operand
 from probe.record.recorders.graphs import Body, Interpreter, Key, Node, repeated
 
 # Primitives that run a jaxpr once, and the parameter that has it.

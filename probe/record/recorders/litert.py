@@ -24,9 +24,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from probe.case.errors import Foreign, InputError, foreign
 from probe.order import semantics as s
-from probe.order.semantics import Meaning, Moves, Unknown
-from probe.order.semantics import operations as o
-from probe.order.semantics.contract import Call
+from probe.order.semantics import Call, Meaning, Moves, Unknown
 from probe.record.contract import Input
 from probe.record.recorders import graphs
 from probe.record.recorders.graphs import Body, Key, Node
@@ -271,11 +269,11 @@ REDUCES = s.word_list("MEAN SUM REDUCE_PROD:prod")
 
 # Activations that an operator applies, by their number in the schema.
 FUSED = {
-    1: o.clip(0, None),
-    2: o.clip(-1, 1),
-    3: o.clip(0, 6),
-    4: o.function("tanh"),
-    5: o.function("sign_bit"),
+    1: s.clip(0, None),
+    2: s.clip(-1, 1),
+    3: s.clip(0, 6),
+    4: s.function("tanh"),
+    5: s.function("sign_bit"),
 }
 
 
@@ -286,11 +284,11 @@ def _strides_and_dilations(c: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def _lite_padding(
     c: Call, ins: Sequence[int], outs: Sequence[int], *window: Sequence[int]
-) -> o.Padding:
+) -> s.Padding:
     kernel, stride, dilation = window
     if c["padding"] == 1:
         return ((0, 0),) * len(kernel)
-    return o.same_padding(ins[1:-1], outs[1:-1], kernel, stride, dilation)
+    return s.same_padding(ins[1:-1], outs[1:-1], kernel, stride, dilation)
 
 
 @TABLE.row("CONV_2D DEPTHWISE_CONV_2D")
@@ -300,7 +298,7 @@ def _lite_conv(c: Call) -> s.Meaning:
     window = (kernel, *_strides_and_dilations(c))
     padding = _lite_padding(c, c.shape(0), c.gives[0], *window)
     groups, reads = c.shape(0)[-1] // inner, c.places(0, 1, 2)
-    return o.convolution(s.Frame(*window, padding), weights, groups, True, reads)
+    return s.convolution(s.Frame(*window, padding), weights, groups, True, reads)
 
 
 @TABLE.row("TRANSPOSE_CONV")
@@ -308,7 +306,7 @@ def _lite_back(c: Call) -> s.Meaning:
     window = (c.shape(1)[1:3], *_strides_and_dilations(c))
     padding = _lite_padding(c, c.gives[0], c.shape(2), *window)  # of the convolution it turns round
     weights, reads = (1, 2, 3, 0), c.places(2, 1, 3)
-    return o.convolution(s.Frame(*window, padding, True), weights, 1, True, reads)
+    return s.convolution(s.Frame(*window, padding, True), weights, 1, True, reads)
 
 
 @TABLE.row({"MAX_POOL_2D": "max", "AVERAGE_POOL_2D": "average"})
@@ -316,7 +314,7 @@ def _lite_pool(c: Call, kind: str) -> s.Meaning:
     kernel = int(c["filterHeight"]), int(c["filterWidth"])
     stride = _strides_and_dilations(c)[0]
     padding = _lite_padding(c, c.shape(0), c.gives[0], kernel, stride, (1, 1))
-    return o.pool(kind, s.Frame(kernel, stride, (1, 1), padding), channels_last=True)
+    return s.pool(kind, s.Frame(kernel, stride, (1, 1), padding), channels_last=True)
 
 
 @TABLE.row("FULLY_CONNECTED")
@@ -324,24 +322,24 @@ def _lite_dense(c: Call) -> s.Meaning:
     inner = c.shape(1)[1]
     reads, bias, out = (c.at(0), c.at(1)), c.at(2) if c.has(2) else None, c.gives[0]
     if c.shape(0)[-1] == inner and out[:-1] == c.shape(0)[:-1]:
-        return o.dense(reads, bias)
+        return s.dense(reads, bias)
     return s.Unknown("all axes but the last are merged")
 
 
 TABLE |= {
-    **s.worded(REDUCES, lambda c, word: o.reduced(word, c.integers(1))),
-    "SQRT": lambda c: o.approximate("sqrt"),  # XNNPACK's; the built-in kernel's is exact
-    "BATCH_MATMUL": lambda c: o.matmul(turned=(bool(c.get("adjX")), bool(c.get("adjY")))),
-    "ADD_N": lambda c: o.several("add", c.count),
+    **s.worded(REDUCES, lambda c, word: s.reduced(word, c.integers(1))),
+    "SQRT": lambda c: s.approximate("sqrt"),  # XNNPACK's; the built-in kernel's is exact
+    "BATCH_MATMUL": lambda c: s.matmul(turned=(bool(c.get("adjX")), bool(c.get("adjY")))),
+    "ADD_N": lambda c: s.several("add", c.count),
     # the operator's own types may be left out; those of its tensors are always there
-    "CAST": lambda c: o.cast(c.dtype(0), c.dtypes[0]),
-    "GELU": lambda c: o.gelu(bool(c.get("approximate"))),
+    "CAST": lambda c: s.cast(c.dtype(0), c.dtypes[0]),
+    "GELU": lambda c: s.gelu(bool(c.get("approximate"))),
     "RELU6": lambda c: FUSED[3],
     "RELU_N1_TO_1": lambda c: FUSED[2],
-    "RELU_0_TO_1": lambda c: o.clip(0, 1),
-    **s.rows_for("SOFTMAX LOG_SOFTMAX", lambda c: o.normalised(c.op.lower(), (-1,))),
+    "RELU_0_TO_1": lambda c: s.clip(0, 1),
+    **s.rows_for("SOFTMAX LOG_SOFTMAX", lambda c: s.normalised(c.op.lower(), (-1,))),
     **s.rows_for("RESHAPE EXPAND_DIMS SQUEEZE", lambda c: s.Reshapes()),
-    "TRANSPOSE": lambda c: o.transpose(c.integers(1)),
+    "TRANSPOSE": lambda c: s.transpose(c.integers(1)),
     **s.rows_for("IF WHILE", lambda c: s.Unknown("what it runs inside is one operation")),
 }
 

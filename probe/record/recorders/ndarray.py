@@ -19,13 +19,18 @@ import numpy as np
 
 from probe.case import layout
 from probe.case.errors import Foreign, foreign
-from probe.order.semantics import Meaning, Moves, Reshapes, Same, Unknown, moved
-from probe.order.semantics import operations as o
-from probe.order.semantics.contract import (
+from probe.order import semantics as s
+from probe.order.semantics import (
     Call,
+    Meaning,
+    Moves,
     Operand,
     OperationTable,
+    Reshapes,
+    Same,
+    Unknown,
     canonical,
+    moved,
     word_list,
 )
 from probe.record.contract import (
@@ -318,7 +323,7 @@ class WatchedArray(np.ndarray):
         self.run.into(self, "setitem", partial(_set, key=key), (self, values), {})
 
     def astype(self, dtype: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]
-        means = o.cast(np.dtype(self.dtype).name, np.dtype(dtype).name)
+        means = s.cast(np.dtype(self.dtype).name, np.dtype(dtype).name)
         return self.run.done("cast", lambda array: array.astype(dtype), (self,), {}, means)
 
 
@@ -388,7 +393,7 @@ REDUCTIONS = word_list("sum mean var:variance std:deviation prod")
 @TABLE.row([*UFUNCS])
 def _np_function(c: Call, *args: Any, **_: Any) -> Meaning:
     """A function of elements, with the numbers that stand beside its arrays."""
-    each = o.function(UFUNCS[c.op])
+    each = s.function(UFUNCS[c.op])
     numbers = [(n, arg) for n, arg in enumerate(args) if not isinstance(arg, Operand)]
     if not numbers or any(isinstance(number, tuple | list) for _, number in numbers):
         return each
@@ -403,21 +408,21 @@ def _np_reduce(
     if set(words) - {"dtype", "ddof", "correction"}:
         return Unknown(f"{word} with {', '.join(words)}")
     axes = range(rank) if axis is None else (axis if isinstance(axis, tuple | list) else (axis,))
-    return o.reduced(word, (k % rank for k in axes))
+    return s.reduced(word, (k % rank for k in axes))
 
 
 @TABLE.row("dot")
 def _dot(c: Call, a: Any, b: Any) -> Meaning:
     if 0 in (ranks := (c.rank(0), c.rank(1))):
-        return o.function("multiply")
-    return o.matmul(ranks) if ranks[1] <= 2 else Unknown("dot of more than two axes")
+        return s.function("multiply")
+    return s.matmul(ranks) if ranks[1] <= 2 else Unknown("dot of more than two axes")
 
 
 @TABLE.row(["transpose", "swapaxes", "moveaxis", "rollaxis"])
 def _np_turn(c: Call, a: Operand, *args: Any, **words: Any) -> Meaning:
     # of an array whose sizes count axes NumPy itself says the order
     counted = np.broadcast_to(np.int8(0), range(2, len(a.shape) + 2))
-    return o.transpose([size - 2 for size in getattr(np, c.op)(counted, *args, **words).shape])
+    return s.transpose([size - 2 for size in getattr(np, c.op)(counted, *args, **words).shape])
 
 
 @TABLE.row("pad")
@@ -430,10 +435,10 @@ def _np_pad(c: Call, array: Any, pad_width: Any, mode: Any = "constant", **words
 Row = Callable[..., Meaning]
 
 TABLE |= {
-    "matmul": lambda c, x1, x2, **_: o.matmul((c.rank(0), c.rank(1))),
-    "einsum": lambda c, equation, *_, **__: o.einsum(equation),
+    "matmul": lambda c, x1, x2, **_: s.matmul((c.rank(0), c.rank(1))),
+    "einsum": lambda c, equation, *_, **__: s.einsum(equation),
     "copy": lambda c, *_, **__: Same(),
-    "clip": lambda c, *_, **__: o.function("clip"),
+    "clip": lambda c, *_, **__: s.function("clip"),
     **dict.fromkeys("reshape squeeze expand_dims ravel".split(), lambda c, *_, **__: Reshapes()),
     **dict.fromkeys("max amax min amin".split(), lambda c, *_, **__: Moves()),
 }

@@ -22,8 +22,7 @@ from onnx import helper, numpy_helper, printer
 
 from probe.case.errors import InputError, printable
 from probe.order import semantics as s
-from probe.order.semantics import operations as o
-from probe.order.semantics.contract import Call
+from probe.order.semantics import Call
 from probe.record.contract import Input
 from probe.record.recorders.graphs import Body, Fed, Node, in_graph_order
 
@@ -398,7 +397,7 @@ def _fused_function(c: Call) -> tuple[s.Meaning, ...]:
         return ()
     if name == "Clip":
         low, high = (float(number) for number in numbers)
-        return (o.clip(low, high),)
+        return (s.clip(low, high),)
     means = s.by_name(name)
     if means is None:
         raise KeyError(name)
@@ -411,19 +410,19 @@ def _onnx_clip(c: Call) -> s.Meaning:
         float(c.value(slot).reshape(-1)[0]) if c.has(slot) else c.get(name)
         for slot, name in ((1, "min"), (2, "max"))
     )
-    return o.clip(low, high)
+    return s.clip(low, high)
 
 
 @TABLE.row("BiasGelu FastGelu")
 def _biased_gelu(c: Call) -> s.Meaning:
-    each = o.gelu(approximate=c.op == "FastGelu")
-    return s.then(c, o.function("add"), each) if c.has(1) else each
+    each = s.gelu(approximate=c.op == "FastGelu")
+    return s.then(c, s.function("add"), each) if c.has(1) else each
 
 
 @TABLE.row("Cast CastLike")
 def _onnx_cast(c: Call) -> s.Meaning:
     both = c.dtype(), c.dtypes[0]
-    return s.Same() if both in WIDENS else o.cast(*both)
+    return s.Same() if both in WIDENS else s.cast(*both)
 
 
 # products and windows
@@ -434,8 +433,8 @@ def _onnx_matmul(c: Call) -> s.Meaning:
     if _on(c, "transBatchA") or _on(c, "transBatchB"):
         return s.Unknown("its batch axes are permuted")
     turned = _on(c, "transA"), _on(c, "transB")
-    product = o.matmul((c.rank(0), c.rank(1)), turned, (c.at(0), c.at(1)))
-    added = o.gemm(c, product, 2, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
+    product = s.matmul((c.rank(0), c.rank(1)), turned, (c.at(0), c.at(1)))
+    added = s.gemm(c, product, 2, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
     return s.then(c, added, *_fused_function(c))
 
 
@@ -453,7 +452,7 @@ def _onnx_window(c: Call, kernel: Sequence[int], transposed: bool = False) -> s.
         extra = c.get("output_padding", [0] * rank) if transposed else [0] * rank
         ins = tuple(size - more for size, more in zip(ins, extra, strict=True))
         # SAME_LOWER has the odd zero in front
-        padding = o.same_padding(ins, outs, kernel, stride, dilation, auto != "SAME_UPPER")
+        padding = s.same_padding(ins, outs, kernel, stride, dilation, auto != "SAME_UPPER")
         if transposed and any(a != b for a, b in padding):
             raise ValueError("where its odd padding goes differs between versions of ONNX")
     return s.Frame(tuple(kernel), tuple(stride), tuple(dilation), padding, transposed)
@@ -468,8 +467,8 @@ def _onnx_conv(c: Call) -> s.Meaning:
     # a transposed convolution's weights have the input's channels first
     weights = (*axes, 0, 1) if transposed else (*axes, 1, 0)
     frame = _onnx_window(c, kernel, transposed)
-    first = o.convolution(frame, weights, groups, reads=c.places(0, 1, 2))
-    added = [(o.function("add"), 3)] if c.has(3) else []
+    first = s.convolution(frame, weights, groups, reads=c.places(0, 1, 2))
+    added = [(s.function("add"), 3)] if c.has(3) else []
     return s.then(c, first, *added, *_fused_function(c))
 
 
@@ -478,7 +477,7 @@ def _onnx_pool(c: Call, kind: str) -> s.Meaning:
     if len(c.gives) > 1:
         return s.Unknown("indices count from the first batch row")
     frame = _onnx_window(c, c["kernel_shape"])
-    return o.pool(kind, frame, counts_padding=_on(c, "count_include_pad"))
+    return s.pool(kind, frame, counts_padding=_on(c, "count_include_pad"))
 
 
 # whole axes
@@ -489,7 +488,7 @@ def _onnx_reduce(c: Call, word: str) -> s.Meaning:
     axes = _integers(c, "axes", 1)
     if not axes and _on(c, "noop_with_empty_axes"):
         return s.Unknown("it reduces no axis") if c.op != "ReduceSum" else s.Same()
-    return o.reduced(word, axes or range(c.rank()))
+    return s.reduced(word, axes or range(c.rank()))
 
 
 @TABLE.row("Softmax LogSoftmax")
@@ -498,30 +497,30 @@ def _onnx_softmax(c: Call) -> s.Meaning:
     early = c.version < 13
     axis = int(c.get("axis", 1 if early else -1)) % c.rank()
     axes = tuple(range(axis, c.rank())) if early else (axis,)
-    return o.normalised("softmax" if c.op == "Softmax" else "log_softmax", axes)
+    return s.normalised("softmax" if c.op == "Softmax" else "log_softmax", axes)
 
 
 @TABLE.row("BatchNormalization")
 def _onnx_bn(c: Call) -> s.Meaning:
     if _on(c, "training_mode") or len(c.gives) > 1:
         return s.Unknown("it is in its training mode")
-    return o.batch_norm(c.rank(), False)
+    return s.batch_norm(c.rank(), False)
 
 
 TABLE |= {
     "Identity": lambda c: s.Same(),
-    **s.worded(VARIADIC, lambda c, word: o.several(word, c.count)),
-    "Gelu": lambda c: o.gelu(c.get("approximate", "none") == "tanh"),
+    **s.worded(VARIADIC, lambda c, word: s.several(word, c.count)),
+    "Gelu": lambda c: s.gelu(c.get("approximate", "none") == "tanh"),
     **s.worded(
         s.word_list("QuantizeLinear:quantize DequantizeLinear:dequantize"),
-        lambda c, word: o.function(word, along=int(c.get("axis", 1)) if c.rank() else None),
+        lambda c, word: s.function(word, along=int(c.get("axis", 1)) if c.rank() else None),
     ),
-    "GlobalAveragePool": lambda c: o.reduced("mean", range(2, c.rank())),
-    "Einsum": lambda c: o.einsum(str(c["equation"])),
-    "InstanceNormalization": lambda c: o.normalised("instance_norm", range(2, c.rank())),
+    "GlobalAveragePool": lambda c: s.reduced("mean", range(2, c.rank())),
+    "Einsum": lambda c: s.einsum(str(c["equation"])),
+    "InstanceNormalization": lambda c: s.normalised("instance_norm", range(2, c.rank())),
     **s.rows_for(
         "LayerNormalization SimplifiedLayerNormalization RMSNormalization",
-        lambda c: o.normalised(
+        lambda c: s.normalised(
             "layer_norm" if c.op[0] == "L" else "rms_norm",
             range(int(c.get("axis", -1)) % c.rank(), c.rank()),
         ),
@@ -534,7 +533,7 @@ TABLE |= {
         lambda c: s.Moves() if _on(c, "channels_last") or c.shape() != c.gives[0] else s.Same(),
     ),
     **s.rows_for("Reshape Flatten Unsqueeze Squeeze", lambda c: s.Reshapes()),
-    "Transpose": lambda c: o.transpose(c.get("perm") or range(c.rank())[::-1]),
+    "Transpose": lambda c: s.transpose(c.get("perm") or range(c.rank())[::-1]),
 }
 
 # Domains in which an operator's name means what it does here.

@@ -24,8 +24,7 @@ import onnxruntime
 from onnx import helper
 
 from probe.case import layout
-from probe.order.semantics import Meaning, Moves
-from probe.order.semantics.contract import Call
+from probe.order.semantics import Call, Meaning, Moves
 from probe.record.contract import Laid, Operation, address_lines
 from probe.record.recorders import graphs, onnx_file
 from probe.record.recorders.graphs import Body

@@ -1,4 +1,4 @@
-"""TensorFlow's operations in the words of :mod:`probe.order.semantics.operations`: one line an
+"""TensorFlow's operations in the words of :mod:`probe.order.semantics`: one line an
 operation.
 
 Operands and attributes are those of TensorFlow's op registry, defaults among them. What is only
@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from probe.order import semantics as s
-from probe.order.semantics import operations as o
-from probe.order.semantics.contract import Call
+from probe.order.semantics import Call
 
 # What each operation computes.
 TABLE = s.OperationTable()
@@ -37,8 +36,8 @@ REDUCES = s.word_list("Mean Sum Prod EuclideanNorm:euclidean_norm")
 def _tf_cast(c: Call) -> s.Meaning:
     before, after = c.dtype(), c.dtypes[0]
     if c["Truncate"] and before != after:
-        return o.function("truncating cast")
-    means = o.cast(before, after)
+        return s.function("truncating cast")
+    means = s.cast(before, after)
     if isinstance(means, s.Each) and before in WIDE and after in NARROW:
         return replace(means, approximate=True)
     return means
@@ -47,8 +46,8 @@ def _tf_cast(c: Call) -> s.Meaning:
 def _tf_function(name: str) -> s.Meaning:
     """What an operation applies behind. KeyError: there is none of this name."""
     if name in ("GeluExact", "GeluApproximate"):
-        return o.gelu(name == "GeluApproximate")
-    means = o.approximate(APPROXIMATE[name]) if name in APPROXIMATE else s.by_name(name)
+        return s.gelu(name == "GeluApproximate")
+    means = s.approximate(APPROXIMATE[name]) if name in APPROXIMATE else s.by_name(name)
     if means is None:
         raise KeyError(name)
     return means
@@ -60,7 +59,7 @@ def _channels_last(c: Call) -> bool:
 
 @TABLE.row("BiasAdd BiasAddV1")
 def _bias_add(c: Call) -> s.Each:
-    return o.function("add", along=None if _channels_last(c) else 1)
+    return s.function("add", along=None if _channels_last(c) else 1)
 
 
 def _epilogue(c: Call, first: s.Meaning) -> s.Meaning:
@@ -69,7 +68,7 @@ def _epilogue(c: Call, first: s.Meaning) -> s.Meaning:
     names, slot = list(map(str, c.get("fused_ops") or ())), 2
     for name in names:
         if name in ("BiasAdd", "Add"):
-            behind.append((_bias_add(c) if name == "BiasAdd" else o.function("add"), slot))
+            behind.append((_bias_add(c) if name == "BiasAdd" else s.function("add"), slot))
             slot += 1
         else:
             behind.append(_tf_function(name))
@@ -82,11 +81,11 @@ def _epilogue(c: Call, first: s.Meaning) -> s.Meaning:
 def _tf_bn(c: Call) -> s.Meaning:
     """Also with an addition and an activation behind it, ``_FusedBatchNormEx``."""
     along, mode = None if _channels_last(c) else 1, str(c.get("activation_mode", "Identity"))
-    norm = o.batch_norm(c.rank(), bool(c["is_training"]), along)
+    norm = s.batch_norm(c.rank(), bool(c["is_training"]), along)
     if c["is_training"]:
         alone = mode == "Identity" and c.get("exponential_avg_factor", 1.0) == 1
         return norm if alone else s.Unknown("it mixes means of the batch with others")
-    added = [(o.function("add"), 5)] if c.get("num_side_inputs") else []
+    added = [(s.function("add"), 5)] if c.get("num_side_inputs") else []
     return s.then(c, norm, *added, *([] if mode == "Identity" else [_tf_function(mode)]))
 
 
@@ -94,7 +93,7 @@ def _tf_matmul(c: Call, left: str, right: str) -> s.Meaning:
     turned = bool(c[left]), bool(c[right])
     if any(turned) and left == "adj_x" and c.dtype().startswith("complex"):
         return s.Unknown("it conjugates a matrix")
-    return _epilogue(c, o.matmul(turned=turned))
+    return _epilogue(c, s.matmul(turned=turned))
 
 
 def _spatial_ends(c: Call, every: Sequence[Any]) -> tuple[Any, ...]:
@@ -104,14 +103,14 @@ def _spatial_ends(c: Call, every: Sequence[Any]) -> tuple[Any, ...]:
 
 def _tf_padding(
     c: Call, ins: Sequence[int], outs: Sequence[int], *window: Sequence[int]
-) -> o.Padding:
+) -> s.Padding:
     kernel, stride, dilation = window
     if c["padding"] == "EXPLICIT":
         flat = c["explicit_paddings"]
         return _spatial_ends(c, list(zip(flat[::2], flat[1::2], strict=True)))
     if c["padding"] == "VALID":
         return ((0, 0),) * len(kernel)
-    return o.same_padding(_spatial_ends(c, ins), _spatial_ends(c, outs), kernel, stride, dilation)
+    return s.same_padding(_spatial_ends(c, ins), _spatial_ends(c, outs), kernel, stride, dilation)
 
 
 @TABLE.row("Conv2D Conv3D DepthwiseConv2dNative")
@@ -124,7 +123,7 @@ def _tf_conv(c: Call) -> s.Meaning:
     if "Depthwise" in c.op:
         inner = 1  # (height, width, channels, filters a channel): filters in their order
     frame = s.Frame(*window, padding)
-    return _epilogue(c, o.convolution(frame, weights, channels // inner, _channels_last(c)))
+    return _epilogue(c, s.convolution(frame, weights, channels // inner, _channels_last(c)))
 
 
 @TABLE.row("Conv2DBackpropInput Conv3DBackpropInputV2")
@@ -134,7 +133,7 @@ def _tf_back(c: Call) -> s.Meaning:
     padding = _tf_padding(c, c.gives[0], c.shape(2), *window)  # of the convolution it turns round
     groups, rank = c.gives[0][-1 if _channels_last(c) else 1] // inner, len(kernel)
     weights, reads = (*range(rank), rank + 1, rank), c.places(2, 1)
-    return o.convolution(s.Frame(*window, padding, True), weights, groups, _channels_last(c), reads)
+    return s.convolution(s.Frame(*window, padding, True), weights, groups, _channels_last(c), reads)
 
 
 @TABLE.row(s.word_list("MaxPool:max MaxPool3D:max AvgPool:average AvgPool3D:average"))
@@ -144,30 +143,30 @@ def _tf_pool(c: Call, kind: str) -> s.Meaning:
         return s.Unknown("it pools over channels or the batch")
     window = kernel, stride, (1,) * len(kernel)
     frame = s.Frame(*window, _tf_padding(c, c.shape(), c.gives[0], *window))
-    return o.pool(kind, frame, _channels_last(c))
+    return s.pool(kind, frame, _channels_last(c))
 
 
 @TABLE.row(REDUCES)
 def _tf_reduce(c: Call, word: str) -> s.Meaning:
     axes = sorted({axis % max(c.rank(), 1) for axis in c.integers(1)})
-    return o.reduced(word, axes) if axes else s.Same()
+    return s.reduced(word, axes) if axes else s.Same()
 
 
 TABLE |= {
-    **s.worded(APPROXIMATE, lambda c, word: o.approximate(word)),
+    **s.worded(APPROXIMATE, lambda c, word: s.approximate(word)),
     **s.rows_for("Max Min MaxPoolWithArgmax", lambda c: s.Moves()),
-    "Mod": lambda c: o.function("truncate_mod"),
+    "Mod": lambda c: s.function("truncate_mod"),
     # functions that Grappler has put in one kernel
     "_UnaryOpsComposition": lambda c: s.Each(" ".join(map(str, c["op_names"]))),
-    "AddN": lambda c: o.several("add", c.count),
-    "BiasAddGrad": lambda c: o.reduced(
+    "AddN": lambda c: s.several("add", c.count),
+    "BiasAddGrad": lambda c: s.reduced(
         "sum", [a for a in range(c.rank()) if a != (c.rank() - 1 if _channels_last(c) else 1)]
     ),
     **s.rows_for(
         "PreventGradient CheckNumerics CheckNumericsV2 EnsureShape GuaranteeConst",
         lambda c: s.Same(),
     ),
-    "FakeQuantWithMinMaxArgs": lambda c: o.function("fake_quant"),
+    "FakeQuantWithMinMaxArgs": lambda c: s.function("fake_quant"),
     # products and windows
     **s.rows_for(
         "MatMul SparseMatMul _FusedMatMul", lambda c: _tf_matmul(c, "transpose_a", "transpose_b")
@@ -175,13 +174,13 @@ TABLE |= {
     **s.rows_for(
         "BatchMatMul BatchMatMulV2 BatchMatMulV3", lambda c: _tf_matmul(c, "adj_x", "adj_y")
     ),
-    "Einsum": lambda c: o.einsum(c["equation"]),
+    "Einsum": lambda c: s.einsum(c["equation"]),
     # groups of elements
-    "Softmax": lambda c: o.normalised("softmax", (-1,)),
-    "LogSoftmax": lambda c: o.normalised("log_softmax", (-1,)),
-    "Bitcast": lambda c: o.bitcast(c.dtype(), c.dtypes[0], c.gives[0] == c.shape()),
+    "Softmax": lambda c: s.normalised("softmax", (-1,)),
+    "LogSoftmax": lambda c: s.normalised("log_softmax", (-1,)),
+    "Bitcast": lambda c: s.bitcast(c.dtype(), c.dtypes[0], c.gives[0] == c.shape()),
     **s.rows_for("Reshape ExpandDims Squeeze", lambda c: s.Reshapes()),
-    "Transpose": lambda c: o.transpose(c.integers(1)),
+    "Transpose": lambda c: s.transpose(c.integers(1)),
 }
 
 

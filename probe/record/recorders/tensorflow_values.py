@@ -25,7 +25,7 @@ import xxhash
 from tensorflow.python.eager import context, execute
 from tensorflow.python.framework import function_def_to_graph, op_callbacks, op_def_registry
 
-from probe.order.semantics.contract import Call, Operand
+from probe.order.semantics import Call, Operand
 from probe.record.contract import Isolated, Lines
 from probe.record.recorders.graphs import Body, Interpreter, Key, Node, behind_needs, repeated
 

@@ -15,9 +15,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from probe.case.layout import BOUNDARY
 from probe.order import semantics as s
-from probe.order.semantics import operations as o
-from probe.order.semantics.contract import Call as Base
-from probe.order.semantics.contract import Operand
+from probe.order.semantics import Call as Base
+from probe.order.semantics import Operand
 from probe.record.recorders.torch_values import (
     Slot,
     array,
@@ -376,28 +375,28 @@ def _aten_function(c: AtenCall) -> s.Meaning:
     """A function of elements. Numbers beside arrays are named by where they stand: ``self`` or
     ``other``."""
     if c.op in BOUNDS and not any(map(c.has, BOUNDS[c.op])):
-        return o.clip(*(c.get(name) for name in BOUNDS[c.op]))
+        return s.clip(*(c.get(name) for name in BOUNDS[c.op]))
     if c.op == "gelu":
-        return o.gelu(c["approximate"] == "tanh")
+        return s.gelu(c["approximate"] == "tanh")
     if c.op == "rsub":
-        return o.function("subtract", **dict(c.more()))
+        return s.function("subtract", **dict(c.more()))
     if c.op == "sqrt":  # PyTorch 2.13 gives a sixth of them one ulp off
-        return o.approximate("sqrt")
+        return s.approximate("sqrt")
     if c.op == "pow" and c.has("self") and c.count == 1:
-        return o.power(c["exponent"])
-    return o.function(c.op, **dict(c.more()))
+        return s.power(c["exponent"])
+    return s.function(c.op, **dict(c.more()))
 
 
 @TABLE.row("clone lift_fresh detach alias to_mkldnn _to_dense _to_sparse _to_copy")
 def _aten_same(c: AtenCall) -> s.Meaning:
     after = c.get("dtype")
-    return s.Same() if after is None else o.cast(c.dtype(), dtype(after))
+    return s.Same() if after is None else s.cast(c.dtype(), dtype(after))
 
 
 @TABLE.row("view _unsafe_view _reshape_alias unsqueeze")
 def _viewed(c: AtenCall) -> s.Meaning:
     if c.get("dtype") is not None:
-        return o.bitcast(c.dtype(), c.dtypes[0], c.gives[0] == c.shape())
+        return s.bitcast(c.dtype(), c.dtypes[0], c.gives[0] == c.shape())
     return s.Reshapes()
 
 
@@ -407,7 +406,7 @@ def _aten_transpose(c: AtenCall) -> s.Meaning:
     first, second = c.get("dim0", 0), c.get("dim1", -1)
     if axes:
         axes[first], axes[second] = axes[second], axes[first]
-    return o.transpose(axes)
+    return s.transpose(axes)
 
 
 # sums of products
@@ -417,7 +416,7 @@ def _aten_add(product: Callable[[AtenCall], Any]) -> Row:
     """``beta * self + alpha * product(one, two)``."""
 
     def row(c: AtenCall) -> s.Meaning:
-        return o.gemm(c, replace(product(c), reads=(1, 2)), 0, c["alpha"], c["beta"])
+        return s.gemm(c, replace(product(c), reads=(1, 2)), 0, c["alpha"], c["beta"])
 
     return row
 
@@ -437,7 +436,7 @@ def _aten_conv(c: AtenCall) -> s.Meaning:
         tuple((n, n) for n in _an_axis_each(c["padding"], rank)),
         turned,
     )
-    return o.convolution(
+    return s.convolution(
         frame,
         # a transposed convolution's weights have the input's channels first
         weights=(*spatial, *((0, 1) if turned else (1, 0))),
@@ -453,12 +452,12 @@ def _aten_conv_backward(c: AtenCall) -> s.Meaning:
     stride, dilation = (_an_axis_each(c[name], rank) for name in ("stride", "dilation"))
     padding = tuple((n, n) for n in _an_axis_each(c["padding"], rank))
     frame = s.Frame(tuple(c["weight"].shape[2:]), stride, dilation, padding, True)
-    given = o.convolution(frame, weights=(*spatial, 0, 1), reads=(0, 2))
+    given = s.convolution(frame, weights=(*spatial, 0, 1), reads=(0, 2))
     # a weight's gradient is a convolution of the input whose taps are the gradient's positions, and
     # whose channels are the samples
     frame = s.Frame(tuple(c["grad_output"].shape[2:]), dilation, stride, padding)
-    weight = replace(o.convolution(frame, weights=(*spatial, 0, 1), reads=(1, 0)), channels=0)
-    bias = o.reduced("sum", (0, *spatial))
+    weight = replace(s.convolution(frame, weights=(*spatial, 0, 1), reads=(1, 0)), channels=0)
+    bias = s.reduced("sum", (0, *spatial))
     each = ("input", given if plain else why), ("weight", weight if plain else why), ("bias", bias)
     return s.Several(tuple(one for one, on in zip(each, c["output_mask"], strict=True) if on))
 
@@ -484,7 +483,7 @@ def _aten_pool(c: AtenCall) -> s.Meaning:
         (1,) * rank if average else _an_axis_each(c["dilation"], rank),
         tuple((n, n) for n in _an_axis_each(c["padding"], rank)),
     )
-    return o.pool(
+    return s.pool(
         *("average" if average else "max", frame),
         counts_padding=average and bool(c["count_include_pad"]),
         lead=lead,
@@ -502,7 +501,7 @@ def _aten_bn(c: AtenCall) -> s.Meaning:
     training = bool(c.get("training", c.op.endswith("with_update")))
     if training and c.has("running_mean"):
         return s.Unknown("it changes its running means, as in training")
-    return o.batch_norm(c.rank(), training)
+    return s.batch_norm(c.rank(), training)
 
 
 # sums, means, extremes; whole axes and matrices
@@ -514,35 +513,35 @@ def _aten_axes(c: AtenCall) -> tuple[int, ...]:
 
 
 TABLE |= {
-    "copy": lambda c: o.cast(dtype(c["src"].dtype), dtype(c["self"].dtype)),
+    "copy": lambda c: s.cast(dtype(c["src"].dtype), dtype(c["self"].dtype)),
     **s.rows_for(
         "_conj _conj_physical conj_physical",
-        lambda c: o.function("conj") if c["self"].dtype.is_complex else s.Same(),
+        lambda c: s.function("conj") if c["self"].dtype.is_complex else s.Same(),
     ),
-    "_neg_view": lambda c: o.function("negative"),
+    "_neg_view": lambda c: s.function("negative"),
     # sums of products
-    **s.rows_for("mm bmm mv dot vdot", lambda c: o.matmul((c.rank(0), c.rank(1)))),
-    **s.rows_for("addmm baddbmm addmv", _aten_add(lambda c: o.matmul((c.rank(1), c.rank(2))))),
-    "addbmm": _aten_add(lambda c: o.einsum("bmk,bkn->mn")),
-    "addr": _aten_add(lambda c: o.einsum("m,n->mn")),
-    "linear": lambda c: o.dense(bias=2 if c.count == 3 else None),
+    **s.rows_for("mm bmm mv dot vdot", lambda c: s.matmul((c.rank(0), c.rank(1)))),
+    **s.rows_for("addmm baddbmm addmv", _aten_add(lambda c: s.matmul((c.rank(1), c.rank(2))))),
+    "addbmm": _aten_add(lambda c: s.einsum("bmk,bkn->mn")),
+    "addr": _aten_add(lambda c: s.einsum("m,n->mn")),
+    "linear": lambda c: s.dense(bias=2 if c.count == 3 else None),
     # whole axes
     **s.rows_for(
         "softmax _softmax _safe_softmax log_softmax _log_softmax",
-        lambda c: o.normalised(c.op.removeprefix("_"), (c["dim"],)),
+        lambda c: s.normalised(c.op.removeprefix("_"), (c["dim"],)),
     ),
     **s.rows_for(
         "native_layer_norm _fused_rms_norm",
-        lambda c: o.normalised(
+        lambda c: s.normalised(
             "rms_norm" if "rms" in c.op else "layer_norm",
             range(len(c["input"].shape) - len(c["normalized_shape"]), c.rank()),
         ),
     ),
-    "native_group_norm": lambda c: o.normalised("group_norm", range(1, c.rank())),
+    "native_group_norm": lambda c: s.normalised("group_norm", range(1, c.rank())),
     **s.rows_for(
         "sum mean prod logsumexp nansum linalg_vector_norm norm count_nonzero var std",
-        lambda c: o.reduced(c.op, _aten_axes(c)),
+        lambda c: s.reduced(c.op, _aten_axes(c)),
     ),
-    "permute": lambda c: o.transpose(c["dims"]),
+    "permute": lambda c: s.transpose(c["dims"]),
     **s.rows_for(MOVES, lambda c: s.Moves()),
 }

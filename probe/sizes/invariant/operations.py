@@ -32,7 +32,7 @@ import numpy as np
 
 from probe.case import floats, operands, ulp
 from probe.case.case import Case
-from probe.order.semantics.contract import COMPLEX_OPEN, COMPLEX_SETTLED, MORE, canonical, row_of
+from probe.order.semantics import COMPLEX_OPEN, COMPLEX_SETTLED, MORE, canonical, row_of
 from probe.sizes.invariant.classes import PIECES, mark_of_answers
 
 Tensors = tuple[Any, ...]

@@ -44,7 +44,7 @@ from probe.explain.comparison.outputs import (
     with_window,
 )
 from probe.explain.verdict import three_classes
-from probe.order.semantics.contract import Unknown
+from probe.order.semantics import Unknown
 from probe.record.contract import Recorder
 from probe.record.inputs import listed_inputs
 from probe.record.recording import Provenance, Run

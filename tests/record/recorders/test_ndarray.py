@@ -13,7 +13,7 @@ from probe.case import layout
 from probe.diff import source
 from probe.diff.difference import compare_runs
 from probe.diff.match import RunningMatch
-from probe.order.semantics import Contracts, Meaning, operations
+from probe.order.semantics import Contracts, Meaning, normalised
 from probe.record.recorders.ndarray import ArrayRecorder, operation
 from probe.record.recording import record_run
 from probe.ui.answers.first_difference import first_difference
@@ -22,7 +22,7 @@ from tests.record.recorders.recorded import alone, bits, events, wrong
 
 def softmax_meaning(array: Any, axis: int = -1) -> Meaning:
     """What a softmax along an axis computes."""
-    return operations.normalised("softmax", (axis % np.ndim(array),))
+    return normalised("softmax", (axis % np.ndim(array),))
 
 
 @operation("softmax", softmax_meaning)

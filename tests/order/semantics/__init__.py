@@ -1,1 +1,0 @@
-"""What operations compute: labels and movement."""
