@@ -248,7 +248,7 @@ class NothingKnown(ProbeError):
 class NotASum(ProbeError):
     """The operator's results for the masks fit no tree (Winograd, FFT, a non-linearity)."""
 
-    exit_code = 3
+    exit_code, kind = 3, "not-a-sum"
 
     def __init__(self, evidence: str) -> None:
         self.evidence = evidence

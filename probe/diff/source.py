@@ -435,8 +435,8 @@ def _sums_cause(sides: Sides, most: int, known: Known, same_products: bool = Fal
         cause.why = f"the {side} side does not add {products}, the other side does: {evidence}"
     elif refused.count("not-a-sum") == 2:
         cause.why = f"neither side adds {products}: {evidence}"
-    elif comparison.sampled:
-        cause.why = f"not explained yet: {evidence}; {comparison.sampled}"
+    elif "not-asked" in refused:
+        cause.why = f"not explained yet: {evidence}"
     elif not explained and cause.replayed == cause.examined and _same_products(adds, examined):
         cause.kind, cause.causes = "order", {"order": cause.replayed}
         cause.why = "the same products are added, of operands in another order on the two sides"

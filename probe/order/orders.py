@@ -231,8 +231,8 @@ def reveal(
     ``wanted``: bool (positions, filters), the outputs to reveal; None for all. ``zeros``
     ``"differ"``: the sign of a sum of zeros is asked too.
     Nondeterministic: the same call differed. NotASum: the operator is not linear; NotAsked: its
-    sums are too long, see ``sampled``. An output
-    that is not a sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
+    sums are too long. An output that is not a sum of its products (Winograd, FFT) is marked so,
+    never given a tree that replays.
     """
     if case.pool:
         raise NotASum(f"{case.op} has no weights: `probe order window` reveals its windows")

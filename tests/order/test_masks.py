@@ -7,13 +7,16 @@ import pytest
 
 from probe.case import floats
 from probe.case.case import Case
-from probe.case.errors import InputError
+from probe.case.errors import InputError, NotAsked
+from probe.explain.evidence import differing_example
 from probe.order import masks as masks_room
 from probe.order.masks import Masks, Scale, SessionOperator, deal_questions
+from probe.order.orders import reveal
 from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree
 from probe.targets.launch import InlineSession
 from probe.targets.target import Target
+from tests.convolutions import explain_case
 from tests.order.synthetic import Kernel
 from tests.order.test_reveal import Known, everywhere
 
@@ -124,3 +127,18 @@ def test_a_library_is_asked_what_a_kernel_is(case, tree, dtype):
                 given = leaves[call : call + 1, :, slot : slot + 1]
                 expected = kernel.run(x, template, given, alone[call, filt])
                 assert (found[call, :, filt] == expected[0, :, filt]).all()
+
+
+def test_a_sum_beyond_the_longest_is_not_asked_whole(monkeypatch):
+    """It took hours, and --time did not end it."""
+    monkeypatch.setattr(masks_room, "LONGEST", 100)
+    pairs, chain = (Target.parse(f"reference,algorithm={n}") for n in ("pairwise", "sequential"))
+    with InlineSession(pairs) as session, pytest.raises(NotAsked, match="not asked beyond 100"):
+        reveal(session, Case("sum", in_channels=101, length=1))
+    with InlineSession(pairs) as session:
+        assert reveal(session, Case("sum", in_channels=100, length=1)).replayed.all()
+    case = Case("sum", in_channels=640, length=40)
+    found = explain_case(case, pairs, against_target=chain, inline=True)
+    assert set(found.causes) == {"unexplained"} and not found.replayed
+    assert "not asked beyond 100" in found.left.evidence and found.left.refusal == "not-asked"
+    assert len(found.differing) and differing_example(found) is None

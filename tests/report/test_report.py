@@ -1,4 +1,4 @@
-"""Reports: the headings of a tracker's form, both sums, and findings that come from a store."""
+"""Reports: the headings of a tracker's form, both sums, and what is asked of two releases."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from probe.explain.comparison.runs import (
     run_case,
 )
 from probe.explain.enclosure import BEYOND, UNKNOWN, RoundingVerdict, of_operands
-from probe.order import arithmetic, masks, window
+from probe.order import arithmetic, window
 from probe.order.pools import Pooled
 from probe.order.tree import BIAS
 from probe.targets.launch import AnySession
@@ -240,19 +240,6 @@ class Comparison:
         return causes.tolist()  # type: ignore[no-any-return]
 
     @property
-    def sampled(self) -> str:
-        """Returns what long sums answered at some pairs of products; empty where none was asked."""
-        left, right = self.left.meets, self.right.meets
-        products = self.left.case.summands
-        if left is None or right is None or products != self.right.case.summands:
-            return ""
-        ours, theirs = (
-            meets[:, where[:, 0], where[:, 1]]
-            for meets, where in ((left, self.pairs.left), (right, self.pairs.right))
-        )
-        return masks.answers_apart(ours, theirs, products)
-
-    @property
     def by_address(self) -> bool:
         """Returns whether both sides differ in nothing but where their operands begin in memory."""
         sides = self.left, self.right
@@ -448,7 +435,6 @@ class Comparison:
         # outputs of a side that are NaN by what they don't read
         sides = {"left": self.left, "right": self.right}
         reached = {name: int(side.reached.sum()) for name, side in sides.items()}
-        shown |= {"sampled": self.sampled} if self.sampled else {}
         return shown | ({"reached": reached} if any(reached.values()) else {})
 
     def lines(self) -> tuple[str, str, str]:
@@ -466,7 +452,6 @@ class Comparison:
             why += f"; the order of {self.unknown:,} outputs is not known" * bool(self.unknown)
         refused = {self.left.refusal, self.right.refusal} - {""}
         why += "".join(f"; {one}" for one in sorted(refused))
-        why += f"; {self.sampled}" * bool(self.sampled)
         why += f"; {self.rounding.words}" * bool(self.rounding.words)
         return (
             f"{self.shared.label}: {sides}",

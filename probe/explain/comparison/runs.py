@@ -13,7 +13,7 @@ import numpy as np
 
 from probe.case import floats, layout, operands, ulp
 from probe.case.case import Case, require_places
-from probe.case.errors import InputError, Nondeterministic, NotAsked, NotASum
+from probe.case.errors import InputError, Nondeterministic, NotASum
 from probe.case.layout import CONTIGUOUS
 from probe.order import masks, window
 from probe.order.masks import SessionOperator
@@ -141,8 +141,7 @@ class CaseRun:
     int64 (groups, positions, leaves), -1 for padding, where that was asked. ``reach``: which
     outputs the operands' infinities and NaNs reach from elsewhere; None where all are finite.
     ``reached``: outputs that are NaN by that alone, (positions, filters). ``pooled``: of a pool,
-    how it comes to its outputs, instead of ``orders``. ``meets``: of sums too long to be asked
-    whole, what they answered at some pairs: see ``order.masks``.
+    how it comes to its outputs, instead of ``orders``.
     """
 
     target: Target
@@ -157,7 +156,6 @@ class CaseRun:
     windows: np.ndarray | None = None
     reach: Reach | None = None
     pooled: Pooled | None = None
-    meets: np.ndarray | None = None
 
     def summation(self, place: Sequence[int] | np.ndarray) -> Summation | None:
         """Returns how the output at (position, filter) is added; None where that is not known."""
@@ -204,11 +202,8 @@ class CaseRun:
                 orders = reveal(session, self.case, known, wanted, self.operands.zeros)
         except Nondeterministic as error:
             return replace(self, refusal="nondeterministic", evidence=str(error))
-        except NotAsked as error:
-            meets = masks.meeting_sizes(session, self.case)
-            return replace(self, refusal=error.kind, evidence=error.evidence, meets=meets)
         except NotASum as error:
-            return replace(self, refusal="not-a-sum", evidence=error.evidence)
+            return replace(self, refusal=error.kind, evidence=error.evidence)
         run = self.with_orders(session, orders)
         if known and ((orders.index >= 0) & ~run.replays).any():
             return run.reveal(session, (), wanted)

@@ -319,8 +319,6 @@ def explanation(answer: Explained) -> RenderableType:
     for name, side in sides.items():
         said = ": ".join(filter(None, (side.refusal, side.evidence)))
         parts += [f"{name}: {said}"] * bool(said)
-    if comparison.sampled:
-        parts.append(comparison.sampled)
     for name, side in sides.items():
         summations = comparison.orders(side)
         if side.orders is None or not summations:
