@@ -18,7 +18,7 @@ import itertools
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -61,6 +61,7 @@ BUCKETS = 200
 """Pieces of an array that are reduced alone."""
 
 DTYPES = ("float32", "bfloat16")
+FLOATS = ("float32", "float32")
 
 LARGER: Row = {"width": 256, "layers": 4}
 """Of the decoders whose time is measured."""
@@ -172,20 +173,26 @@ def asked(model: Any, x: np.ndarray, at: str, vary: str, **how: Any) -> Schedule
     return answer
 
 
+def numbers(differences: Sequence[Any]) -> Row:
+    """How many elements of outputs were compared, and how many differ."""
+    total = sum(each.elements for each in differences)
+    return {
+        "outputs": total,
+        "compared": total - sum(each.not_compared + each.window for each in differences),
+        "differing": sum(each.differing for each in differences),
+        "max_ulp": max((each.max_ulp or 0 for each in differences), default=None),
+    }
+
+
 def counted(answer: Scheduled) -> Row:
     report = answer.to_json()
-    outputs = [each for piece in answer.found for each in piece.differences]
-    total = sum(each.elements for each in outputs)
     kinds = [words.partition(":")[0] for words in answer.mistakes]
     first = "" if answer.walked is None else getattr(answer.walked.found.first, "op", "")
     called = "; ".join(kinds) or ("rounding" if first else answer.verdict)
     return {
         "verdict": answer.verdict,
         "called": called,
-        "outputs": total,
-        "compared": total - sum(each.not_compared + each.window for each in outputs),
-        "differing": sum(each.differing for each in outputs),
-        "max_ulp": max((each.max_ulp or 0 for each in outputs), default=None),
+        **numbers([each for piece in answer.found for each in piece.differences]),
         **{name: report[name] for name in ("window", "far", "lost", "doubled")},
         "enters": report["enters"],
         "first": first or None,
@@ -289,15 +296,11 @@ def gradients(step: Any) -> Row:
     apart = sum(one.verdict == "source" or bool(one.own) for one in found.operations)
     explained = len(causes) == apart and all(cause.explained for cause in causes)
     kinds = dict.fromkeys(cause.kind or "not explained" for cause in causes)
-    outputs = found.plain
     right = not found.enters and explained and (step.loss != "mean" or step.added())
     return {
         "verdict": answer.verdict,
         "called": f"mistake at {found.enters}" if found.enters else ", ".join(kinds) or "equal",
-        "outputs": sum(each.elements for each in outputs),
-        "compared": sum(each.elements - each.not_compared for each in outputs),
-        "differing": sum(each.differing for each in outputs),
-        "max_ulp": max((each.max_ulp or 0 for each in outputs), default=None),
+        **numbers(found.plain),
         "enters": found.enters or None,
         "first": None if found.first is None else found.first.op,
         "right": found.enters.startswith(step.enters) if step.planted else right,
@@ -387,7 +390,7 @@ def collective(world: int) -> Row:
     array; ``right``: all of all ranks were predicted."""
     from lib.collectives import MOST, Ranks, chunk, predicted
 
-    draw, row = np.random.default_rng(world), {"differing": 0, "outputs": 0, "max_ulp": 0}
+    draw, differences = np.random.default_rng(world), list[Any]()
     with Ranks(world) as ranks:
         orders = [ranks.order(1000, n * chunk(1000, world)) for n in range(world)]
         sums = [order.found.orders.summations[0] for order in orders]
@@ -406,16 +409,14 @@ def collective(world: int) -> Row:
                 at = places[: stop - start] // chunk(stop - start, world)
                 expected = known[at, places[start:stop]]
                 wrong += int((found != expected).sum())
-                apart = output_difference(found[0], whole[start:stop], ("float32", "float32"))
-                row["differing"] += apart.differing
-                row["outputs"] += apart.elements
-                row["max_ulp"] = max(row["max_ulp"], apart.max_ulp or 0)
+                differences.append(output_difference(found[0], whole[start:stop], FLOATS))
                 if not start and stop <= SIZES:
-                    positions[(stop - 1) // 100] += apart.differing
+                    positions[(stop - 1) // 100] += differences[-1].differing
     trees = "; ".join(dict.fromkeys(str(order.tree) for order in orders))
-    return _against_prediction(row, not row["differing"]) | {
+    row = _against_prediction(differences, True)
+    return row | {
         "called": "order" if row["differing"] else "equal",
-        "compared": row["outputs"],
+        "predicted": not row["differing"],
         "positions": positions.tolist(),
         "first": trees,
         "right": not wrong,
@@ -519,17 +520,17 @@ def tiles(target: str, width: int, size: int) -> Row:
         picture = _of_picture(target, width)[inside(tile.needed, ((0, SIDE), (0, SIDE)))]
         same &= alike(part[inside(tile.needed, tile.given)], picture)
     x, w, _ = _layer(width, SIDE, SIDE).operands()
-    whole, row = _thrice(target, x, w), {"differing": 0, "outputs": 0, "max_ulp": 0}
+    whole, differences = _thrice(target, x, w), list[Any]()
     positions = np.zeros(SIDE, int)
     for corner in itertools.product(range(0, SIDE, size), repeat=2):
         tile = Tile.at(corner, size)
         given, kept = (tuple(slice(*span) for span in spans) for spans in (tile.given, tile.kept))
         part = _thrice(target, x[:, given[0], given[1]], w)
         inner = inside(tile.kept, tile.given)
-        _count(row, part[:, inner[0], inner[1]], whole[:, kept[0], kept[1]])
-        apart = part[:, inner[0], inner[1]] != whole[:, kept[0], kept[1]]
-        positions[kept[1]] += apart.sum(axis=(0, 1, 3))
-    return _against_prediction(row, same) | {"positions": positions.tolist()}
+        piece, same_places = part[:, inner[0], inner[1]], whole[:, kept[0], kept[1]]
+        differences.append(output_difference(piece, same_places, FLOATS))
+        positions[kept[1]] += (piece != same_places).sum(axis=(0, 1, 3))
+    return _against_prediction(differences, same) | {"positions": positions.tolist()}
 
 
 def _thrice(target: str, x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -547,30 +548,19 @@ def channels(target: str, chunk: int) -> Row:
     same = alike(np.tile(part_orders, 64 // chunk), whole_orders)
     x, w, _ = whole_case.operands()
     session = SESSIONS.of(Target.parse(target))
-    whole, row = (
-        outputs_of_call(session, whole_case, (x, w, None)),
-        {"differing": 0, "outputs": 0, "max_ulp": 0},
-    )
+    whole, differences = outputs_of_call(session, whole_case, (x, w, None)), list[Any]()
     for start in range(0, 64, chunk):
-        own = slice(start, start + chunk)
-        some = np.ascontiguousarray(w[..., own])
-        _count(row, outputs_of_call(session, part_case, (x, some, None)), whole[..., own])
-    return _against_prediction(row, same)
+        filters = slice(start, start + chunk)
+        part = outputs_of_call(session, part_case, (x, np.ascontiguousarray(w[..., filters]), None))
+        differences.append(output_difference(part, whole[..., filters], FLOATS))
+    return _against_prediction(differences, same)
 
 
-def _count(row: Row, part: np.ndarray, whole: np.ndarray) -> None:
-    found = output_difference(part, whole, ("float32", "float32"))
-    row["differing"] += found.differing
-    row["outputs"] += found.elements
-    row["max_ulp"] = max(row["max_ulp"], found.max_ulp or 0)
-
-
-def _against_prediction(row: Row, same: bool) -> Row:
-    verdict = "differs" if row["differing"] else "equal"
+def _against_prediction(differences: Sequence[Any], same: bool) -> Row:
+    row = numbers(differences)
     return row | {
-        "verdict": verdict,
+        "verdict": "differs" if row["differing"] else "equal",
         "called": "rounding" if row["differing"] else "equal",
-        "compared": row["outputs"],
         "predicted": same,
         "right": same == (not row["differing"]),
     }
