@@ -259,12 +259,11 @@ def lock():
     status = rows[rows.unit == "exit status"]
     names = status.subject.drop_duplicates()
     told = found.verdicts[~found.verdicts.name.str.contains("emulated")]
-    parts = told.conditions.str.split(" | ", regex=False, expand=True)
-    named = (parts[0] != "not known") & (parts[1] != "not known")
+    named = ~told.conditions.str.startswith("not known")
     said = (
         f"Of {len(status):,} verdicts on {len(names)} results of "
         f"{names.str.split().str[0].nunique()} libraries {(status.value == 1).sum()} are false "
-        f"alarms; of {len(told)} changes {named.sum()} are named with operation and cause"
+        f"alarms; of {len(told)} changes {named.sum()} are named with their cause"
     )
     return [(EXPERIMENTS, said)]
 
