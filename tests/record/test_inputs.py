@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-
 import numpy as np
 import pytest
 
@@ -126,14 +124,6 @@ def test_files_are_read_in_order_or_by_name(tmp_path):
         inputs.in_declared_order(IMAGE, found)
 
 
-def test_what_holds_no_arrays_is_one_line(tmp_path):
-    np.savez(tmp_path / "x.npz", a=np.array([{}], dtype=object))
-    (tmp_path / "y.npz").write_text("hello")
-    for name, why in (("x.npz", "no plain arrays"), ("y.npz", "no plain"), ("z.npz", "No such")):
-        with pytest.raises(InputError, match=why):
-            inputs.read_inputs(tmp_path / name)
-
-
 SILENT = (Input("x", (), ""), Input("mask", (), ""))
 
 
@@ -161,23 +151,27 @@ def test_sizes_that_no_memory_holds_and_axes_in_other_digits_are_refused():
         inputs.named_axes("x:²")
 
 
-@pytest.mark.parametrize("damage", ["another file", "a header cut off", "compressed bytes flipped"])
-def test_a_damaged_file_of_inputs_is_one_line(damage, tmp_path):
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        ("objects", "no plain arrays"),
+        ("text", "no plain arrays"),
+        ("bytes flipped", "no plain arrays"),
+        ("no file", "No such file"),
+    ],
+)
+def test_a_file_that_holds_no_arrays_is_one_line(damage, why, tmp_path):
     path = tmp_path / "x.npz"
-    if damage == "another file":
-        with zipfile.ZipFile(path, "w") as file:
-            file.writestr("x", b"no array")
-    elif damage == "a header cut off":
-        head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (8,\n"
-        with zipfile.ZipFile(path, "w") as file:
-            size = len(head).to_bytes(2, "little")
-            file.writestr("x.npy", b"\x93NUMPY\x01\x00" + size + head)
-    else:
+    if damage == "objects":
+        np.savez(path, a=np.array([{}], dtype=object))
+    elif damage == "text":
+        path.write_text("hello")
+    elif damage == "bytes flipped":
         np.savez_compressed(path, x=np.arange(999.0))
         data = bytearray(path.read_bytes())
         data[60:70] = bytes(10)
         path.write_bytes(data)
-    with pytest.raises(InputError, match="no plain arrays"):
+    with pytest.raises(InputError, match=why):
         inputs.read_inputs(path)
 
 

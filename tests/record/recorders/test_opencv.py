@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +17,11 @@ if not hasattr(cv2.dnn, "readNetFromCaffe"):
 
 from probe.record.recorders.graphs import OpenedGraph  # noqa: E402
 from probe.record.recorders.opencv import declared, opened  # noqa: E402
-from tests.record.recorders.caffe_model import CaffeModel  # noqa: E402
+from probe.targets.backends.opencv import (  # noqa: E402
+    input_text,
+    layer_caffemodel,
+    layer_text,
+)
 
 pytestmark = pytest.mark.long
 
@@ -27,37 +29,31 @@ SIZE = 12
 
 
 def model() -> tuple[str, bytes]:
-    """A stem with BatchNorm and Scale, two branches, Eltwise, Concat, pools and a classifier."""
+    """A stem with BatchNorm and Scale, two branches, Eltwise, Concat, a pool and a classifier."""
     random = np.random.default_rng(0)
+    text, content = [input_text("x", (1, 3, SIZE, SIZE))], list[bytes]()
 
-    def blob(*shape: int) -> Callable[[Any], np.ndarray]:
-        array = (random.normal(size=shape) * 0.3).astype(np.float32)
-        return lambda _: array
+    def layer(kind: str, bottoms: str, fields: str, *shapes: tuple[int, ...]) -> str:
+        name = f"{kind.lower()}{len(text) - 1}"
+        blobs = [(np.abs(random.normal(size=shape)) * 0.3).astype(np.float32) for shape in shapes]
+        text.append(layer_text(name, kind, bottoms.split(), [name], fields))
+        content.append(layer_caffemodel(name, kind, blobs) if blobs else b"")
+        return name
 
-    made = CaffeModel((1, SIZE, SIZE, 3))
-    plane = (1, 8, SIZE, SIZE)
     three = "convolution_param { num_output: 8 kernel_size: 3 pad: 1 bias_term: true }"
     one = "convolution_param { num_output: 8 kernel_size: 1 bias_term: false }"
-    ones: Callable[[Any], np.ndarray] = lambda _: np.ones(8, np.float32)  # noqa: E731
-    x = made.layer("Convolution", [made.x], plane, three, [blob(8, 3, 3, 3), blob(8)])
-    spread = [blob(8), ones, lambda _: np.ones(1, np.float32)]
-    x = made.layer("BatchNorm", [x], plane, "batch_norm_param { eps: 0.001 }", spread)
-    x = made.layer("Scale", [x], plane, "scale_param { bias_term: true }", [blob(8), blob(8)])
-    x = made.layer("ReLU", [x], plane)
-    left = made.layer("Convolution", [x], plane, three, [blob(8, 8, 3, 3), blob(8)])
-    right = made.layer("Convolution", [x], plane, one, [blob(8, 8, 1, 1)])
-    y = made.layer("Eltwise", [left, right], plane, "eltwise_param { operation: SUM }")
-    y = made.layer("ReLU", [y], plane)
-    wide = (1, 16, SIZE, SIZE)
-    y = made.layer("Concat", [y, x], wide, "concat_param { axis: 1 }")
-    y = made.layer("LRN", [y], wide, "lrn_param { local_size: 5 alpha: 0.0001 beta: 0.75 }")
-    half = (1, 16, SIZE // 2, SIZE // 2)
-    y = made.layer("Pooling", [y], half, "pooling_param { pool: MAX kernel_size: 2 stride: 2 }")
-    y = made.layer("Pooling", [y], half, "pooling_param { pool: AVE kernel_size: 3 stride: 3 }")
-    dense = "inner_product_param { num_output: 5 }"
-    y = made.layer("InnerProduct", [y], (1, 5), dense, [blob(5, 64), blob(5)])
-    made.layer("Softmax", [y], (1, 5))
-    return made.prototxt(), made.caffemodel()
+    x = layer("Convolution", "x", three, (8, 3, 3, 3), (8,))
+    x = layer("BatchNorm", x, "batch_norm_param { eps: 0.001 }", (8,), (8,), (1,))
+    x = layer("Scale", x, "scale_param { bias_term: true }", (8,), (8,))
+    x = layer("ReLU", x, "")
+    left = layer("Convolution", x, three, (8, 8, 3, 3), (8,))
+    right = layer("Convolution", x, one, (8, 8, 1, 1))
+    y = layer("Eltwise", f"{left} {right}", "eltwise_param { operation: SUM }")
+    y = layer("Concat", f"{layer('ReLU', y, '')} {x}", "concat_param { axis: 1 }")
+    y = layer("Pooling", y, "pooling_param { pool: AVE kernel_size: 6 stride: 6 }")
+    y = layer("InnerProduct", y, "inner_product_param { num_output: 5 }", (5, 64), (5,))
+    layer("Softmax", y, "")
+    return "".join(text), b"".join(content)
 
 
 TEXTS = model()
