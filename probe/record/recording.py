@@ -371,53 +371,28 @@ def as_one_operation(run: Run, group: Sequence[int], gives: Sequence[int]) -> Ru
 def _joint_meaning(
     run: Run, inside: Sequence[Operation], read: tuple[int, ...], gives: tuple[int, ...]
 ) -> Meaning:
-    """Returns the steps of a group that what it gives needs, those of each of its operations."""
+    """Returns the steps of a group: those of each of its operations."""
     # what an operation reads twice, as attention to itself does, the group reads once
     if len(inside) == 1 and len(inside[0].gives) == 1 and inside[0].reads == read:
         return inside[0].meaning
-    every: list[Entry] = []
+    numbers, count, joined = {value: n for n, value in enumerate(read)}, len(read), list[Step]()
     for op in inside:
         if isinstance(op.meaning, Unknown):
             return op.meaning
-        if not isinstance(op.meaning, Steps):
-            shapes = [run.values[n].shape for n in op.gives]
-            step = Step(op.meaning, (), shapes[0], tuple(shapes[1:]))
-            every.append((step, [*op.reads], [*op.gives]))
-            continue
-        own, count = op.meaning.steps, sum(1 + len(step.more) for step in op.meaning.steps)
-        keys: list[Any] = [*op.reads, *((op.number, n) for n in range(count))]
-        ends = op.meaning.gives or (len(keys) - 1,)
-        if min(ends) < len(op.reads):
-            return Unknown(f"{op.op} is a part of it, and gives what it reads")
-        for end, value in zip(ends, op.gives, strict=False):
-            keys[end] = value
-        at = len(op.reads)
-        for step in own:
-            end = at + 1 + len(step.more)
-            every.append((step, [keys[n] for n in step.reads], keys[at:end]))
-            at = end
-    needed, chosen = set[Any](gives), list[Entry]()
-    for entry in reversed(every):
-        if needed.intersection(entry[2]):
-            chosen.insert(0, entry)
-            needed.update(entry[1])
-    steps = _number_steps(chosen, {value: n for n, value in enumerate(read)}, len(read), gives)
-    last = len(read) + sum(len(entry[2]) for entry in chosen) - 1
-    return replace(steps, gives=()) if steps.gives == (last,) else steps
-
-
-# A step that has no numbers yet, and names of what it reads and gives.
-Entry = tuple[Step, Sequence[Any], Sequence[Any]]
-
-
-def _number_steps(
-    entries: Sequence[Entry], operands: Mapping[Any, int], count: int, wanted: Sequence[Any]
-) -> Steps:
-    """Returns steps with the numbers of what they read. ``operands``: numbers among ``count``."""
-    numbered, numbers = list[Step](), dict(operands)
-    for step, reads, gives in entries:
-        numbered.append(replace(step, reads=tuple(numbers[key] for key in reads)))
-        for key in gives:
-            numbers.setdefault(key, count)
-            count += 1
-    return Steps(tuple(numbered), tuple(numbers[key] for key in wanted))
+        steps = op.meaning
+        if not isinstance(steps, Steps):
+            shapes, operands = [run.values[n].shape for n in op.gives], range(len(op.reads))
+            step = Step(op.meaning, tuple(operands), shapes[0], tuple(shapes[1:]))
+            steps = Steps((step,), tuple(len(operands) + n for n in range(len(shapes))))
+        places = [numbers[value] for value in op.reads]
+        for step in steps.steps:
+            joined.append(replace(step, reads=tuple(places[n] for n in step.reads)))
+            given = 1 + len(step.more)
+            places += range(count, count + given)
+            count += given
+        ends = steps.gives or (len(places) - 1,)
+        numbers.update(zip(op.gives, (places[n] for n in ends), strict=False))
+    ends = tuple(numbers[value] for value in gives)
+    if min(ends) < len(read):
+        return Unknown("it gives what it reads")
+    return Steps(tuple(joined), () if ends == (count - 1,) else ends)
