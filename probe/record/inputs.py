@@ -260,48 +260,26 @@ def varied_axes(
                 why = f"{name} has {arrays[name].ndim} axes"
                 raise InputError("vary", vary, why, "count them from 0")
         return axes
-    if vary == "length":
-        axes = _length(arrays, declared)
-    elif declared:
-        axes = {
-            name: 0
-            for name, array in arrays.items()
-            if array.ndim and declared[name].shape and declared[name].shape[0] is None
-        }
-    else:
-        first = next((array.shape[0] for array in arrays.values() if array.ndim), None)
-        axes = {n: 0 for n, array in arrays.items() if array.ndim and array.shape[0] == first}
+    free = dict[str, list[int]]()  # the likeliest last: the last open axis, else the longest
+    for name, array in arrays.items():
+        some = range(min(1, array.ndim - 1), array.ndim) if vary == "length" else range(1)
+        if declared:
+            shape = declared[name].shape
+            free[name] = [axis for axis in some if axis < len(shape) and shape[axis] is None]
+        elif array.ndim:
+            free[name] = sorted(some, key=lambda axis: (array.shape[axis], axis))
+    sizes = [arrays[name].shape[axes[-1]] for name, axes in free.items() if axes]
+    size = (max(sizes) if vary == "length" else sizes[0]) if sizes else 0
+    axes = {
+        name: fitting[-1]
+        for name, each in free.items()
+        if (fitting := [axis for axis in each if arrays[name].shape[axis] == size])
+    }
     if not axes:
-        sizes = ", ".join(_open(spec) for spec in inputs) or "its inputs have no such axis"
-        why = f"the model has a fixed {vary}: {sizes}"
+        shapes = ", ".join(_open(spec) for spec in inputs) or "its inputs have no such axis"
+        why = f"the model has a fixed {vary}: {shapes}"
         todo = "export it with a variable size along this axis, or name the axis: --vary NAME:AXIS"
         raise InputError("vary", vary, why, todo)
-    return axes
-
-
-def _length(arrays: Mapping[str, np.ndarray], declared: Mapping[str, Input]) -> dict[str, int]:
-    """The last open axis behind the batch, else the longest; of other inputs one of its size."""
-
-    def free(name: str, array: np.ndarray) -> list[int]:
-        rest = list(range(min(1, array.ndim - 1), array.ndim))
-        if not declared:
-            return sorted(rest, key=lambda axis: (array.shape[axis], axis))
-        shape = declared[name].shape
-        return [axis for axis in rest if shape[axis] is None]
-
-    first = [
-        (array.shape[some[-1]], some[-1])
-        for name, array in arrays.items()
-        if array.ndim and (some := free(name, array))
-    ]
-    if not first:
-        return {}
-    size = max(length for length, _ in first)
-    axes = {}
-    for name, array in arrays.items():
-        fits = [a for a in (free(name, array) if array.ndim else []) if array.shape[a] == size]
-        if fits:
-            axes[name] = fits[-1]
     return axes
 
 
