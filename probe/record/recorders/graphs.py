@@ -367,22 +367,24 @@ class GraphRecorder(ABC):
         self.target = self.LIBRARY + "".join(words)
         self.note = ""
         self.already: list[str] | None = None
-        self.graph: Graph | None = None
+        self.graph: Any = None
 
     @abstractmethod
     def plain(self) -> list[np.ndarray]:
         """Runs the model unwatched."""
 
     @abstractmethod
-    def cuts(self) -> Iterator[Graph]:
-        """Yields nodes that run unwatched; several where the model can be cut in several ways."""
+    def cuts(self) -> Iterator[Any]:
+        """Yields nodes, what ``run(visit)`` as a Graph does; several where the model can be cut in
+        several ways."""
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it node by node, and calls ``visit`` behind each; as one operation where no nodes
         give the bits that it gives unwatched, which is tried before the first recording."""
         if self.graph is None and not self.note:
             self._choose()
-        return self._as_one(visit) if self.graph is None else self.graph.run(visit)
+        outputs: list[Seen] = self._as_one(visit) if self.graph is None else self.graph.run(visit)
+        return outputs
 
     def _choose(self) -> None:
         why = "run one by one give different bits"
