@@ -12,13 +12,13 @@ import copy
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from probe.case.errors import ProbeError
+from probe.case.errors import InputError, ProbeError
 from probe.order.orders import Orders, reveal
 from probe.sizes.invariant.classes import Entry, Plan, Sizes, Table
 from probe.sizes.invariant.operations import IndependentRows
@@ -46,9 +46,6 @@ class Library(Protocol):
 
     def threads(self) -> int:
         """Returns how many there are within an operation."""
-
-    def with_threads(self, count: int) -> AbstractContextManager[int]:
-        """With that many threads, if that can be set; gives how many there are then."""
 
     def switches(self) -> dict[str, Any]:
         """Returns what of the library stands in a table's environment: its name, release, ..."""
@@ -119,22 +116,13 @@ class Calls:
 
     def begin(self, shapes: Any, batch: int) -> None:
         """A call starts. ``shapes``: of all that is given, without the batch; None: not known."""
-        self._now.call, self._now.fresh = (shapes, batch), True
-
-    def again(self) -> None:
-        """A call starts that has all in common with one that has ended."""
-        self._now.call, self._now.fresh = (None, 0), False
+        self._now.call = shapes, batch
 
     def end(self) -> None:
         """The call has ended well."""
         shapes, batch = self._now.call
         if shapes is not None:
             self._done.setdefault(shapes, set()).add(batch)
-
-    @property
-    def fresh(self) -> bool:
-        """Whether calls with the shapes of this one may have left nothing behind yet."""
-        return bool(getattr(self._now, "fresh", True))
 
     @property
     def another_batch(self) -> bool:
@@ -147,13 +135,12 @@ class Calls:
 
 
 class Keeper:
-    """All operations of one model. ``threads``: with which classes are chosen."""
+    """All operations of one model."""
 
     def __init__(self, table: Table, strict: bool, library: Library) -> None:
         self.table, self.strict, self.report = table, strict, Report(table)
         self.library = library
         self.calls = Calls()
-        self.threads = table.threads
         self.settings = library.settings()
         self.lock = threading.RLock()
         self.length = max(table.sizes.get("length", (1,)))
@@ -163,8 +150,6 @@ class Keeper:
         self._named: dict[str, str] = {}
         self._families: set[str] = set()
         self._placed: set[str] = set()
-        self.where: Callable[[], str] = str
-        """Returns the name of the module that runs now; empty: it is not known."""
 
     def leave(self, operation: str, why: str, kind: str = "") -> None:
         """Notes an operation that runs as it is. NotInvariant with ``strict``.
@@ -175,7 +160,7 @@ class Keeper:
             trial.append((operation, why, kind))
             return
         if self.strict:
-            raise NotInvariant(operation, why, self.where())
+            raise NotInvariant(operation, why)
         numberless = re.sub(r"\d+", "n", operation)  # of all batches one is enough to be named
         if self.calls.another_batch and numberless in self._families:
             return  # the same operation, where the batch is not its first axis
@@ -183,12 +168,6 @@ class Keeper:
         named = self._named.setdefault(kind or operation, operation)
         if named == operation:
             self.report.left.setdefault(operation, why)
-        self._note_module(named)
-
-    def _note_module(self, operation: str) -> None:
-        if self.calls.fresh and (module := self.where()):
-            modules = self.report.modules.setdefault(operation, [])
-            modules += [module] * (module not in modules)
 
     def by_place(self, operation: str) -> None:
         """Notes a function some of whose places have different bits where the library runs it as it
@@ -207,30 +186,21 @@ class Keeper:
             if self.strict:
                 self.leave(key, why)
             self.report.limited[key] = why
-            self._note_module(key)
 
     def limit_lengths(self, known: ReadyOperation, why: str = LENGTHS) -> None:
         """Notes an operation whose lengths are part of its shape, where lengths were wanted."""
         if "length" in self.table.sizes:
             self.limit(known, why)
 
-    @property
-    def setting(self) -> str:
-        """Which settings differ from those with which the model was made; or nothing."""
-        return self.library.changed(self.settings, self.library.settings())
-
-    def note_setting(self) -> None:
-        """Notes that the model is called with settings that it was not made with."""
-        note = f"with {self.setting} every operation has a class of its own, with different bits"
-        if self.setting and note not in self.table.notes:
-            self.table.notes.append(note)
+    def require_settings(self, model: str) -> None:
+        """InputError: the library has other settings than when the model was made."""
+        if said := self.library.changed(self.settings, self.library.settings()):
+            why = f"with {said} the library takes kernels that were not checked"
+            raise InputError("model", model, why, "set it back, or call stable.invariant again")
 
     def first(self, ways: Sequence[IndependentRows], axis: str, each: int = 1) -> ReadyOperation:
         """Returns the first way to call an operation that has a class, with the threads there are
         now; the first if none has. ``axis`` and ``each`` as of ``_wanted``."""
-        if setting := self.setting:
-            for operation in ways:  # a class of its own, by its name
-                operation.key += f" with {setting}"
         key, checked = ways[0].key, list[ReadyOperation]()
         if self.calls.another_batch:
             self.leave(key, BOUND, re.sub(r"\d+", "n", key))
@@ -256,15 +226,12 @@ class Keeper:
             in_table = operation.key in self.table.entries
             entry = self.table.entries.setdefault(operation.key, Entry())
             wanted = self._wanted(axis, each)
-            if operation.key not in self._settled:
-                # the class is chosen with as many threads as there were when the model was made
-                with self.library.with_threads(self.threads) as count:
-                    sizes = Sizes(operation, entry, count)
-                    sizes.keep(*wanted, self.table) if in_table else sizes.choose(*wanted)
-                    self.table.notes += [sizes.doubts] if sizes.doubts else []
-                self._settled.add(operation.key)
             sizes = Sizes(operation, entry, threads)
-            # its operands may take more memory than the model
+            if operation.key not in self._settled:
+                self._settled.add(operation.key)
+                sizes.keep(*wanted, self.table) if in_table else sizes.choose(*wanted)
+                self.table.notes += [sizes.doubts] if sizes.doubts else []
+            # its            # its operands may take more memory than the model
             self.remember(operation)
             self.report.operations[operation.key, threads] = operation
             return ReadyOperation(operation, sizes, self)
@@ -321,16 +288,15 @@ AT_MOST = 32  # the size of the larger call
 OUTPUTS = 1 << 18  # of one call that is asked
 SIZES = "(sizes)"  # stands for them in what is said
 NOTES = 3  # of a table that are printed
-NAMED = 2  # modules of an operation that are printed
 
 
 class NotInvariant(ProbeError):
     """``strict``: an operation was met that is not known to keep its bits."""
 
-    def __init__(self, operation: str, why: str, module: str = "") -> None:
-        self.operation, self.why, self.module = operation, why, module
+    def __init__(self, operation: str, why: str) -> None:
+        self.operation, self.why = operation, why
         todo = "take it out of the model, or drop strict"
-        super().__init__(f"operation={operation}{f' in {module}' * bool(module)}: {why}; {todo}")
+        super().__init__(f"operation={operation}: {why}; {todo}")
 
 
 @dataclass(frozen=True)
@@ -354,8 +320,6 @@ class Report:
     ``rows``: operations whose sizes were checked. ``left``: operations that run as they are, with
     why their bits may depend on the batch, the length or the place; empty if none were met.
     ``limited``: operations that are covered along the batch alone, with what they are not.
-    ``modules``: the names of the modules in which those of ``left`` and ``limited`` were met; of
-    functions in the model's own forward its class. Empty where a library has no modules.
     """
 
     def __init__(self, table: Table) -> None:
@@ -363,7 +327,6 @@ class Report:
         self.operations: dict[tuple[str, int], Any] = {}
         self.left: dict[str, str] = {}
         self.limited: dict[str, str] = {}
-        self.modules: dict[str, list[str]] = {}
 
     @property
     def rows(self) -> list[ReportRow]:
@@ -409,20 +372,14 @@ class Report:
             "operations": [row.to_json() for row in self.rows],
             "left": dict(self.left),
             "limited": dict(self.limited),
-            "modules": {operation: list(names) for operation, names in self.modules.items()},
             "notes": list(self.table.notes),
         }
-
-    def _placed(self, operation: str) -> str:
-        names = self.modules.get(operation, [])
-        more = f" and {len(names) - NAMED} more" * (len(names) > NAMED)
-        return operation + f" in {', '.join(names[:NAMED])}{more}" * bool(names)
 
     def __repr__(self) -> str:
         rows = self.rows
         keys = {row.operation for row in rows}
         same = {row.operation for row in rows if row.orders.startswith("same")}
-        left = ", ".join(map(self._placed, self.left)) or "none"
+        left = ", ".join(self.left) or "none"
         notes = self.table.notes
         limits = [*self.limited.values(), *notes[:NOTES]]
         limits += [f"and {len(notes) - NOTES} more notes"] * (len(notes) > NOTES)

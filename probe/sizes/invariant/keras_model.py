@@ -37,7 +37,7 @@ class InvariantKeras(keras.Model):
         super().__init__(name=inner.name, dtype=inner.dtype_policy)
         self.inner = inner
         self._keeper, self._company = keeper, Company(keeper, how=FIRST)
-        self._operators, self._traced = dict[Any, TensorFlowOperations](), dict[Any, Traced]()
+        self._operators, self._traced = TensorFlowOperations(keeper), dict[Any, Traced]()
         self._done: set[Any] = set()
         # predict() would else trace the call, where sizes are not known and XLA may fuse
         self.run_eagerly, self.jit_compile, self.built = True, False, True
@@ -73,21 +73,18 @@ class InvariantKeras(keras.Model):
         return tf.nest.pack_sequence_as(traced.packed, run(traced, flat))
 
     def _run(self, traced: Traced, flat: Sequence[Any]) -> list[Any]:
-        settings, name = tensorflow_operations.settings(), traced.function.name.decode()
-        operators = self._operators.get(settings)
-        if operators is None:
-            operators = self._operators[settings] = TensorFlowOperations(self._keeper)
-            self._keeper.note_setting()
+        self._keeper.require_settings(self.name)
+        name = traced.function.name.decode()
         follows = (True,) * len(flat) + (False,) * len(traced.captured)
 
         def call(tensors: Sequence[Any]) -> list[Any]:
-            return operators(name, [*tensors, *traced.captured], follows)
+            return self._operators(name, [*tensors, *traced.captured], follows)
 
-        kind, shapes = (settings, name), [tuple(x.shape) for x in flat]
-        met = (kind, *shapes)
+        shapes = [tuple(x.shape) for x in flat]
+        met = (name, *shapes)
         if met in self._done:
             return call(flat)
-        self._company.begin(kind, shapes)
+        self._company.begin(name, shapes)
         outputs = call(flat)
         self._keeper.calls.end()
 
@@ -100,7 +97,7 @@ class InvariantKeras(keras.Model):
 
         inputs, answer = ([*map(_bits_and_format, side)] for side in (flat, outputs))
         with unchanged(self.inner):
-            self._company.ask(kind, EndedCall(inputs, answer, run))
+            self._company.ask(name, EndedCall(inputs, answer, run))
         self._done.add(met)
         return outputs
 

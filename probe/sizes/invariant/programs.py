@@ -83,7 +83,7 @@ class LibraryProgram:
     def settings(self) -> Any:
         """Returns what may change while a program runs, and decides which kernels are taken.
 
-        Hashable; asked at each call. Each choice has checked sizes of its own.
+        Asked at each call: a program is run with those that it was made with.
         """
         return ()
 

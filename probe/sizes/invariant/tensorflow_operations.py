@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache, reduce
 from itertools import compress
@@ -87,12 +86,6 @@ def settings() -> tuple[Any, ...]:
 
 def changed(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
     return "" if before == now else f"deterministic={now[0]}"
-
-
-@contextmanager
-def with_threads(count: int) -> Iterator[int]:
-    """As ``keeper.Library.with_threads``: those that there are."""
-    yield threads()
 
 
 def container(y: Any) -> tuple[np.ndarray, str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from inspect import signature
@@ -184,16 +183,6 @@ def changed(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
         for name, old, new in zip(SETTINGS, before, now, strict=True)
         if old != new and not (old in exact and new in exact)
     )
-
-
-@contextmanager
-def with_threads(count: int) -> Iterator[int]:
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(count)
-        yield count
-    finally:
-        torch.set_num_threads(before)
 
 
 def container(y: Any) -> tuple[np.ndarray, str]:

@@ -6,12 +6,11 @@ sizes are made by it, others operation by operation. Layers that are one call ar
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from functools import wraps
 from inspect import signature
-from types import FrameType, FunctionType, MethodType, new_class
+from types import FunctionType, MethodType, new_class
 from typing import Any
 
 import numpy as np
@@ -307,9 +306,9 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
     """
     parts, numbers, base = tuple(model.modules()), Numbers(), type(model)
     company = Company(keeper, _axes_of(model.forward, batched, base.__name__))
-    modes: dict[Any, Mode] = {}
-    here = [Mode(keeper, model)]  # that of the last call
-    modes[here[0].settings] = here[0]
+    operators = TorchOperations(keeper, model.parameters)
+    functions, done, made_with = Functions(operators), set[Any](), torch_calls.settings()
+    alone = KnownModules(functions.quick, functions)
     custom = base.__call__ is not torch.nn.Module.__call__  # GraphModule, layers of Keras
 
     def forward(called: Any, hooks: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -327,10 +326,8 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
             require_numbers(base, args, kwargs)
         whole = model.__call__ if custom else model._call_impl  # with hooks, if there are some
         inner = whole if hooks else model.forward
-        mode, settings = here[0], torch_calls.settings()
-        if mode.settings != settings:
-            mode = here[0] = modes.setdefault(settings, Mode(keeper, model))
-            keeper.note_setting()
+        if torch_calls.settings() != made_with:
+            keeper.require_settings(base.__name__)
         watched = torch.is_grad_enabled()
         # as no_grad, whose objects cost as much as a small layer
         if watched:
@@ -339,13 +336,13 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
         try:
             shown = _one_tensor(args, kwargs) or ShownCall(args, kwargs, numbers)
             met = shown if isinstance(shown, tuple) else shown.key
-            if met in mode.done:
-                keeper.calls.again()
-                run = None if kwargs or len(args) != 1 else mode.alone.of(model)
+            if met in done:
+                keeper.calls.begin(None, 0)
+                run = None if kwargs or len(args) != 1 else alone.of(model)
                 y = NotImplemented if run is None else run(model, args[0])
                 if y is not NotImplemented:
                     return y
-                with mode.functions:
+                with functions:
                     return inner(*args, **kwargs)
             require_numbers(base, args, kwargs)
             if unusual((args, kwargs)):
@@ -362,7 +359,7 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
                 keeper.leave("complex inputs", COMPLEX)
             # a model may write to what it is given
             before = [x.copy() if isinstance(x, np.ndarray) else x.clone() for x in shown.arrays]
-            with mode.functions, Settled(keeper, settings):
+            with functions, Settled(keeper):
                 y = inner(*args, **kwargs)
             keeper.calls.end()
             if shown.kind is None:
@@ -370,7 +367,7 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
             else:
                 with unchanged(model):
                     about = shown.kind, before, tuple(shown.numbers)
-                    _ask_in_company(company, mode, inner, about, (args, kwargs), y)
+                    _ask_in_company(company, functions, inner, about, (args, kwargs), y)
         except (RuntimeError, NotImplementedError) as error:
             if "Inplace update to inference tensor" in str(error):
                 todo = "make the model outside of torch.inference_mode"
@@ -380,35 +377,13 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
             if watched:
                 torch._C._set_grad_enabled(True)
         if met is not None:
-            mode.done.add(met)
+            done.add(met)
         return y
 
-    kind, keeper.where = _class_in_mode(base, keeper, UncompiledCall(forward)), module_now
+    kind = _class_in_mode(base, keeper, UncompiledCall(forward))
     twin = object.__new__(kind)
     object.__setattr__(twin, "__dict__", model.__dict__)
     return twin
-
-
-def module_now() -> str:
-    """Returns the name of the innermost module that a model in the mode runs now.
-
-    It is read from the frames, as nothing else is kept about modules, which would cost each call.
-    """
-    frame: FrameType | None = sys._getframe()
-    met = []
-    while frame is not None:
-        code, names = frame.f_code, frame.f_locals
-        if code is torch.nn.Module._call_impl.__code__:
-            met.append(names["self"])
-        elif code is KnownModules._sequential.__code__:
-            met.append(names.get("part"))
-        elif code.co_filename == __file__ and "hooks" in names and "model" in names:
-            model = names["model"]
-            known = {id(part): name for name, part in model.named_modules()}
-            there = [known[id(part)] for part in met if id(part) in known]
-            return (there[0] if there else "") or type(model).__name__
-        frame = frame.f_back
-    return ""
 
 
 class _Forward:
@@ -460,27 +435,17 @@ def _class_in_mode(base: Any, keeper: Keeper, run: Callable[..., Any]) -> Any:
     return kind
 
 
-class Mode:
-    """A model's operations with one choice of settings. ``done``: calls that are known."""
-
-    def __init__(self, keeper: Keeper, model: Any) -> None:
-        self.settings = torch_calls.settings()
-        self.functions = Functions(TorchOperations(keeper, model.parameters))
-        self.alone = KnownModules(self.functions.quick, self.functions)
-        self.done: set[Any] = set()
-
-
 class Settled(TorchFunctionMode):
     """Reports a setting that a model changes inside: operations are known by those of the call."""
 
-    def __init__(self, keeper: Keeper, settings: tuple[Any, ...]) -> None:
+    def __init__(self, keeper: Keeper) -> None:
         super().__init__()
-        self.keeper, self.settings = keeper, settings
+        self.keeper = keeper
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if said := torch_calls.changed(self.settings, torch_calls.settings()):
+        if said := torch_calls.changed(self.keeper.settings, torch_calls.settings()):
             why = "it runs with settings that are not those of the call"
             self.keeper.leave(f"{getattr(func, '__name__', 'operation')} with {said}", why)
         return func(*args, **(kwargs or {}))
@@ -524,7 +489,7 @@ def _one_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...
 class ShownCall:
     """What is seen of a call. ``arrays``: its tensors and arrays; ``numbers``: names of others.
 
-    ``kind``: structure, types, formats, settings: all but its sizes and numbers. Calls of one kind
+    ``kind``: structure, types, formats, threads: all but its sizes and numbers. Calls of one kind
     share what was asked of the first of them; None: there is a type that isn't known.
     """
 
@@ -532,7 +497,7 @@ class ShownCall:
         self.arrays: list[Any] = []
         self.numbers: list[str | None] = []
         self._named = numbers
-        kind: list[Any] = [_threads(), torch_calls.settings()]
+        kind: list[Any] = [_threads()]
         self.kind = tuple(kind) if self._add((args, kwargs), kind) else None
 
     @property
@@ -590,7 +555,7 @@ STRANGE = "there is an argument or a result of a type that is not known here"
 
 
 def _ask_in_company(
-    company: Company, mode: Mode, inner: Any, about: tuple[Any, Any, Any], called: Any, y: Any
+    company: Company, functions: Any, inner: Any, about: tuple[Any, Any, Any], called: Any, y: Any
 ) -> None:
     """Asks whether the samples of a call that has ended keep their bits in other company."""
     kind, inputs, numbers = about
@@ -604,7 +569,7 @@ def _ask_in_company(
                 plain = isinstance(leaf, np.ndarray)
                 changed[n] = value.copy() if plain else of_container(value, dtype).clone()
         args, kwargs = tree_unflatten(changed, shape)
-        with mode.functions:
+        with functions:
             return _container_values(inner(*args, **kwargs))
 
     try:

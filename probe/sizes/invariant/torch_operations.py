@@ -48,12 +48,6 @@ LEFT = f"{UNKNOWN}: {OUTSIDE}"
 # Pieces of what is computed row by row, in one pass over memory.
 ROWS = (1 << 14, 1 << 12)
 
-# Of ``torch.cdist``, by their numbers in ATen.
-MODES = (
-    *("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist"),
-    "donot_use_mm_for_euclid_dist",
-)
-
 
 class TorchOperations:
     """One model's operations, by what they are called with."""
@@ -316,23 +310,15 @@ class TorchOperations:
                 return y
         return NotImplemented
 
-    def _distances(
-        self,
-        x1: Any,
-        x2: Any,
-        p: float = 2.0,
-        compute_mode: str = "use_mm_for_euclid_dist_if_necessary",
-    ) -> Any:
+    def _distances(self, x1: Any, x2: Any, p: float = 2.0) -> Any:
         """``torch.cdist``: from 26 rows on a product of matrices, below it another kernel. So it is
         one operation here, whose sizes are in one class or not."""
         func = torch.ops.aten._cdist_forward.default
-        if x1.dim() != x2.dim() or x1.dim() < 2 or compute_mode not in MODES:
+        if x1.dim() != x2.dim() or x1.dim() < 2:
             return NotImplemented
-
-        def call(x1: Any, x2: Any, p: float, mode: int) -> Any:
-            return torch.cdist(x1, x2, p, MODES[mode])
-
-        return self._of_samples(func, (x1, x2, float(p), MODES.index(compute_mode)), {}, call)
+        return self._of_samples(
+            func, (x1, x2, float(p), 0), {}, lambda a, b, *_: torch.cdist(a, b, p)
+        )
 
 
 def _with_statistics(count: int, y: Any) -> Any:

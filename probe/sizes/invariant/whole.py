@@ -587,9 +587,13 @@ class SameBitsProgram:
                 self.program = program_with_library(self.program, args, kwargs)
                 self.report.program = self.program
                 self._know()
+        if self.program.settings() != self._settings:
+            why = f"settings of {self.program.library} changed, and it takes kernels by them"
+            todo = "set them back, or call stable.invariant again"
+            raise InputError("model", self.program.name, why, todo)
         leaves, rebuild = self.program.flat(args, kwargs)
         count, shapes = self._signature(leaves)
-        key = self.program.threads(), shapes, self.program.settings()
+        key = self.program.threads(), shapes
         buckets = self._known.get(key) or self._checked(key, leaves, rebuild)
         with self._lock:
             plan = buckets.plan(count)
@@ -641,7 +645,7 @@ class SameBitsProgram:
         with self._lock, unchanged(self.program.function, [leaf.value for leaf in leaves]):
             if signature in self._known:
                 return self._known[signature]
-            name = self._key(leaves, signature[1]) + self._setting(signature[2])
+            name = self._key(leaves, signature[1])
             sizes = ladder(self.table.sizes["batch"], self.program.fixed)
             recipes: list[Any] = []
             for leaf in leaves:
@@ -666,15 +670,6 @@ class SameBitsProgram:
         rest = ";".join(said for leaf, said in both if leaf.axis is None)
         beside = f" beside {hashlib.sha256(rest.encode()).hexdigest()[:8]}" if rest else ""
         return f"{self.program.library} {self.program.name} of {shapes}{beside}"
-
-    def _setting(self, now: Any) -> str:
-        """Returns what tells a program with changed settings from that with the first ones."""
-        if now == self._settings:
-            return ""
-        said = hashlib.sha256(str(now).encode()).hexdigest()[:8]
-        note = f"settings of {self.program.library} changed: its programs have bits of their own"
-        self.table.notes += [note] * (note not in self.table.notes)
-        return f" with settings {said}"
 
     def _chosen(self, operation: WholeProgram, sizes: Sequence[int]) -> Buckets:
         table, threads = self.table, self.program.threads()

@@ -82,38 +82,8 @@ def test_strict_takes_attention_written_by_hand_where_no_lengths_are_wanted(torc
     sizes = {"batch": range(1, 17), "length": range(1, 10)}
     _, report = stable.invariant(attention(torch), sizes, example=x)
     assert any("bmm" in name for name in report.limited)
-    with pytest.raises(NotInvariant, match="in Made: products of pairs"):
+    with pytest.raises(NotInvariant, match="bmm.*: products of pairs"):
         stable.invariant(attention(torch), sizes, strict=True, example=x)
-
-
-def test_what_is_left_names_its_modules(torch):
-    nn = torch.nn
-
-    class Gamma(nn.Module):
-        def forward(self, x):
-            return torch.addcmul(x, x, x)
-
-    class Named(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.rest = (
-                nn.Sequential(nn.Linear(4, 4), Gamma()),
-                nn.ModuleList([Gamma()]),
-            )
-
-        def forward(self, x):
-            return torch.addcdiv(self.rest[0](self.first(x)), x, x)
-
-    plain, x = Named().eval(), torch.rand(3, 4)
-    _, report = stable.invariant(plain, example=x)
-    one, two = "addcmul of 3x4, 3x4, 3x4", "addcdiv of 3x4, 3x4, 3x4"
-    wanted = {one: ["first.1", "rest.0"], two: ["Named"]}
-    assert report.modules == report.to_json()["modules"] == wanted
-    assert f"{one} in first.1, rest.0, {two} in Named" in repr(report)
-    _, report = stable.invariant(plain.first, example=x)
-    assert report.modules == {one: ["1"]}
-    with pytest.raises(NotInvariant, match=f"^operation={one} in first.1: it is not known"):
-        stable.invariant(plain, strict=True, example=x)
 
 
 def test_orders_are_revealed_when_asked(torch):

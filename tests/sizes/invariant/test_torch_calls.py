@@ -2,6 +2,7 @@
 
 import pytest
 
+from probe.case.errors import InputError
 from probe.sizes import stable
 from tests.sizes.invariant.models import dependent, differing, module, of
 
@@ -42,22 +43,18 @@ def settings(torch):
 
 
 @pytest.mark.parametrize("name", ["precision", "mkldnn"])
-def test_settings_that_change_have_classes_of_their_own(torch, settings, name):
-    from probe.sizes.invariant import torch_calls
-
+def test_settings_that_change_are_one_line(torch, settings, name):
     plain, x = torch.nn.Linear(64, 48).eval(), torch.randn(16, 64)
     model, report = stable.invariant(plain, (1, 16), example=x)
-    before, rows, made_with = model(x), len(report.rows), torch_calls.settings()
+    before = model(x)
     if name == "precision":
         torch.set_float32_matmul_precision("medium")
     else:
         torch.backends.mkldnn.set_flags(False)
-    assert name in torch_calls.changed(made_with, torch_calls.settings())
-    assert not dependent(model, x, parts=[(0, 1), (0, 2), (0, 5), (0, 15)])
-    assert len(report.rows) > rows and any("a class of its own" in n for n in report.table.notes)
+    with pytest.raises(InputError, match=f"{name}.*call stable.invariant again"):
+        model(x)
     torch.set_float32_matmul_precision("highest")
     torch.backends.mkldnn.set_flags(True)
-    assert not torch_calls.changed(made_with, torch_calls.settings())
     assert torch.equal(model(x), before) and report.complete
 
 
