@@ -159,23 +159,6 @@ def test_loops_and_branches_in_each_other_give_their_bits_step_by_step() -> None
     assert kinds(live).count("dot_general") == 5 * 3 and kinds(live).count("concatenate") == 2
 
 
-def test_a_loop_whose_end_floating_point_numbers_decide_is_followed_too() -> None:
-    """As often as it ran, step by step: the same as the loop in Python."""
-    x = of(2, 7)
-    inside = jax.jit(
-        lambda x: lax.while_loop(lambda s: jnp.abs(s).sum() < 99, lambda s: s * 1.1 + 0.3, x)
-    )
-
-    def by_hand() -> Any:
-        state = x
-        while jnp.abs(state).sum() < 99:
-            state = state * 1.1 + 0.3
-        return state
-
-    turns = kinds(watched(by_hand)).count("mul")
-    assert kinds(watched(lambda: inside(x))).count("mul") == turns > 1
-
-
 def test_double_precision_is_a_format_with_numbers() -> None:
     """float64 was once taken for bits that have no numbers, as float6 is, and all found equal."""
     rng = np.random.default_rng(8)

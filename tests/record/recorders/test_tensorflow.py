@@ -1,14 +1,7 @@
 """TensorFlow watched: what is seen is what ran, what must agree does, files are data."""
 
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
-
-import probe
 
 tf = pytest.importorskip("tensorflow")
 
@@ -227,23 +220,6 @@ def test_a_keras_file_is_watched_and_one_with_code_is_refused(tmp_path):
         opened(tmp_path / "l.keras")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
-def test_a_keras_file_on_another_backend_is_watched_by_the_recorder_of_its_library(tmp_path):
-    keras = pytest.importorskip("keras")
-    model = keras.Sequential([keras.Input((4,), name="x"), keras.layers.Dense(3, "relu")])
-    model.save(tmp_path / "m.keras")
-    code = (
-        "import sys, numpy as np; from probe.record.subject import open_model; "
-        "from probe.record.recording import record_run; "
-        "file = open_model(sys.argv[1]); run = record_run(file.recorder({'x': np.ones((2, 4))})); "
-        "print(file.inputs[0].name, *(op.op for op in run.operations))"
-    )
-    call = [sys.executable, "-c", code, str(tmp_path / "m.keras")]
-    said = subprocess.check_output(call, env={**os.environ, "KERAS_BACKEND": "torch"}, text=True)
-    assert said.startswith("x ") and "aten." in said and "relu" in said
-
-
 def test_a_keras_model_in_memory_is_called_with_all_its_inputs():
     keras = pytest.importorskip("keras", reason="Keras is not installed")
     entries = [keras.Input((None, 3), name="x"), keras.Input((3,), name="gate")]
@@ -251,22 +227,6 @@ def test_a_keras_model_in_memory_is_called_with_all_its_inputs():
     x, gate = np.ones((2, 4, 3), np.float32), np.full((2, 3), 2.5, np.float32)
     (y,) = open_model(model).recorder({"x": x[:1], "gate": gate[:1]}).plain()
     assert np.array_equal(np.asarray(y), np.asarray(model([x[:1], gate[:1]])))
-
-
-def test_arguments_of_layers_whose_names_differ_are_compared():
-    """Keras numbers its layers, so nothing of two models has the same name."""
-    keras = pytest.importorskip("keras")
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("another backend of Keras")
-    x = normal(6, 20)
-    layers = [keras.layers.LayerNormalization(epsilon=one) for one in (1e-3, 1e-5)]
-    for one in layers:
-        one(x)
-    found = probe.first_difference(lambda: layers[0](x), lambda: layers[1](x))
-    assert found.verdict == "differs" and found.first.arguments == "operand 2 0.001 against 1e-05"
-    sides = [record_run(TensorFlowRecorder(lambda a=a: tf.nn.leaky_relu(x, a))) for a in (0.1, 0.2)]
-    (first,) = compare_runs(RunningMatch.of(*sides)).sources
-    assert first.arguments == "alpha 0.1 against 0.2"
 
 
 def test_a_variable_that_is_not_yet_made_is_passed_over():

@@ -94,17 +94,6 @@ def test_a_scalar_and_what_finds_nothing_are_compared() -> None:
     assert probe.first_difference(lambda: run(Y[:1]), lambda: run(Y)).verdict != "differs"
 
 
-@pytest.mark.parametrize(("axis", "start"), [(3, 0), (3, 4), (2, 4), (2, 0)])
-def test_places_of_maxima_agree_at_the_same_place_alone(axis: int, start: int) -> None:
-    """They count through the whole input: rows of another width begin elsewhere."""
-    x = torch.randn(2, 3, 8, 8, generator=G)
-    part = x.narrow(axis, start, 4)
-    found = probe.first_difference(lambda: F.max_pool2d(part, 2), lambda: F.max_pool2d(x, 2))
-    assert found.found.first is None and found.verdict == "equal"
-    (pool,) = (one for one in found.found.operations if "max_pool" in one.op)
-    assert pool.gives[0].compared == 48 and not pool.gives[1].differing
-
-
 def test_inference_mode_and_random_numbers() -> None:
     def run() -> torch.Tensor:
         with torch.inference_mode():
@@ -242,23 +231,14 @@ def test_packed_sequences_are_no_error() -> None:
     assert same.verdict == "equal" and same.found.same_inputs
 
 
-@pytest.mark.parametrize("name", ["lstm", "gru", "attention"])
-def test_what_is_called_with_gradients_is_compared_with_them(name: str) -> None:
+def test_what_is_called_with_gradients_is_compared_with_them() -> None:
     """PyTorch runs different kernels where gradients are on, which give different bits."""
     torch.manual_seed(0)
-    x = torch.randn(8, 20, 32)
-    made = {"lstm": nn.LSTM, "gru": nn.GRU, "attention": nn.MultiheadAttention}[name]
-    layer = made(32, 40 if name != "attention" else 4, batch_first=True).eval()
-
-    def run(count: int) -> Callable[[], torch.Tensor]:
-        some = x[:count]
-        given = (some,) * 3 if name == "attention" else (some,)
-        return lambda: layer(*given)[0]  # type: ignore[no-any-return]
-
-    found = probe.first_difference(run(1), run(8), explain=False)
-    (one,) = found.outputs
-    differing = int((run(1)() != run(8)()[:1]).sum())
-    assert (one.compared, one.differing) == (run(1)().numel(), differing)
+    x, layer = torch.randn(8, 20, 32), nn.LSTM(32, 40, batch_first=True).eval()
+    left, right = (lambda: layer(x[:1])[0]), (lambda: layer(x)[0])
+    found = probe.first_difference(left, right, explain=False)
+    differing = int((left() != right()[:1]).sum())
+    assert [(one.compared, one.differing) for one in found.outputs] == [(800, differing)]
     assert found.verdict == ("differs" if differing else "equal")
 
 
@@ -345,18 +325,6 @@ def test_outputs_by_name_and_changed_inputs_are_compared_at_each_batch() -> None
     found = probe.network(Named().eval(), inputs=x, vary="batch", at=1, against=4)
     assert found.verdict == "equal" and not found.found.notes
     assert [one["elements"] for one in found.to_json()["outputs"]] == [4, 32]
-
-
-def test_a_function_may_change_the_arrays_that_it_is_given() -> None:
-    """``torch.as_tensor(x)`` shares the array's memory: the second run began with other numbers."""
-
-    def step(x: np.ndarray) -> torch.Tensor:
-        tensor = torch.as_tensor(x)
-        tensor += 1
-        return tensor * 2
-
-    x = np.random.default_rng(0).normal(size=(4, 8)).astype("f4")
-    assert probe.network(step, inputs=x, vary="batch", at=1, against=4).verdict == "equal"
 
 
 def test_a_module_that_returns_numpy_is_refused_in_one_line() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ from probe.order.semantics import Unknown  # noqa: E402
 from probe.record.recorders.torch import TorchRecorder  # noqa: E402
 from probe.record.recorders.torch_calls import RepeatedCall, op_facts  # noqa: E402
 from probe.record.recording import record_run  # noqa: E402
-from probe.report import recorded as reports  # noqa: E402
 from tests.record.recorders.recorded import bits, events  # noqa: E402
 
 pytestmark = pytest.mark.long
@@ -89,27 +86,6 @@ def test_operands_begin_where_they_began(address: int, dtype: Any) -> None:
         exec("\n".join(event.lines(["x0", "x1"], "y")), scope)
         assert [scope[f"x{n}"].data_ptr() % 64 for n in (0, 1)] == [at, at]
         assert scope["x0"].stride() == one.stride() and torch.equal(scope["x0"], one)
-
-
-@pytest.mark.slow
-def test_a_weight_that_begins_elsewhere_is_found_and_its_script_gives_the_bits(
-    tmp_path: Path,
-) -> None:
-    """As safetensors puts it: 8 bytes behind a multiple of 16, in memory that it maps."""
-    x, w, b = X.reshape(-1)[:96].reshape(1, 96), torch.randn(64, 96), torch.randn(64)
-    other = [laid_at(w, at) for at in (4, 8, 12, 32)]
-    rows = [F.linear(x, one, b) for one in (w, *other)]
-    apart = next((n for n, row in enumerate(rows) if not torch.equal(row, rows[0])), None)
-    if apart is None:
-        pytest.skip("this processor's product does not depend on the address")
-    moved = other[apart - 1]
-    found = probe.first_difference(lambda: F.linear(x, w, b), lambda: F.linear(x, moved, b))
-    (cause,), walked = found.found.causes.values(), found.found
-    assert cause.kind == "alignment" and cause.replayed == cause.differing > 0
-    assert walked.first is not None
-    both = walked.left, walked.right
-    made = reports.write_operation(tmp_path / "out", both, walked.first, cause, times=1)
-    assert re.search(r"[1-9]\d* of 64 outputs differ", repr(made))  # of operands by a seed
 
 
 def test_an_operation_alone_runs_on_the_threads_that_it_was_recorded_with(monkeypatch):
