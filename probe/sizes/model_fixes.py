@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,14 +70,9 @@ class InvariantResult:
         return None if self.report is None else self.report.to_json()
 
 
-def of_graph(
-    graph: PaddedModel, sizes: Sequence[SafeSize], model: Any, table: str | Path | None = None
-) -> InvariantResult:
-    """Makes a model invariant over the contents and the full size, and compares its runs.
-
-    ``model``: as it was given, or a file. ``table``: of classes; it is read where it is there, and
-    written afterwards. InputError: it is not a table, or one for other sizes.
-    """
+def of_graph(graph: PaddedModel, sizes: Sequence[SafeSize], model: Any) -> InvariantResult:
+    """Makes a model, as it was given or a file, invariant over the contents and the full size, and
+    compares its runs."""
     contents = sorted({*(size.content for size in sizes), graph.fixed})
     wanted = {"batch": contents}
     if set(graph.along.values()) != {0}:
@@ -100,7 +94,7 @@ def of_graph(
                 result.keeps &= not any(map(elements_apart, unchanged, whole))
 
     inputs = graph.inputs(graph.fixed, graph.fixed)
-    return compared_in_mode(graph.opened, model, wanted, inputs, compare, table)
+    return compared_in_mode(graph.opened, model, wanted, inputs, compare)
 
 
 def compared_in_mode(
@@ -109,7 +103,6 @@ def compared_in_mode(
     sizes: Mapping[str, list[int]],
     inputs: Mapping[str, np.ndarray],
     compare: Callable[[InvariantResult], None],
-    table: str | Path | None = None,
 ) -> InvariantResult:
     """Makes a model invariant over some sizes, and says what became of it.
 
@@ -124,14 +117,12 @@ def compared_in_mode(
         if not arrays and callable(accepted) and FunctionSubject(accepted).torch:
             torch = import_module("torch")  # a module takes tensors
             example = tuple(torch.from_numpy(np.array(array)) for array in example)
-        make = partial(import_module("probe.sizes.stable").invariant, example=example, table=table)
+        make = partial(import_module("probe.sizes.stable").invariant, example=example)
         made, report = foreign(make, accepted, sizes)  # which runs the model
         result = InvariantResult(model=made, report=report, of_arrays=arrays)
         compare(result)
     except (Foreign, ProbeError, MemoryError) as error:
         if isinstance(error, InputError):
-            if table is not None and error.name in ("table", "sizes"):
-                raise
             return InvariantResult(f"{error.why}; {error.todo}" if error.todo else error.why)
         return InvariantResult(str(error) if isinstance(error, ProbeError) else line_of(error, 200))
     said = report.to_json()
@@ -139,8 +130,6 @@ def compared_in_mode(
     doubts = [f"{name}: {why}" for kind in kinds for name, why in said.get(kind, {}).items()]
     result.refusal = "; ".join(doubts[:2]) + f"; and {len(doubts) - 2} more" * (len(doubts) > 2)
     result.notes = [*map(str, said.get("notes", ()))]
-    if table is not None:
-        report.save(table)
     return result
 
 
@@ -219,7 +208,7 @@ class ModelQuestion:
     """What could keep a model's bits at the sizes of contents that were searched for.
 
     ``at``: the content whose costs are told, one of the ``sizes``. ``wanted``: names of remedies;
-    none: all. ``table``: of classes of the invariant mode, of which ``invariant`` is the run.
+    none: all. ``invariant``: the run in that mode.
     """
 
     graph: PaddedModel
@@ -227,7 +216,6 @@ class ModelQuestion:
     at: int
     model: Any = None
     wanted: Sequence[str] = ()
-    table: str | Path | None = None
     invariant: InvariantResult | None = None
 
     @property
@@ -256,7 +244,7 @@ class ModelQuestion:
         graph, sizes, result = self.graph, self.sizes, RemedyResult(remedy)
         result.sizes = tuple(size.least for size in sizes)
         if remedy.name == INVARIANT:
-            self.invariant = mode = of_graph(graph, sizes, self.model, self.table)
+            self.invariant = mode = of_graph(graph, sizes, self.model)
             if mode.report is not None:
                 result.compared = len(sizes)
             result.differing, result.keeps, result.refusal = (

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 import probe
 from probe import Case, Target
-from probe.case.errors import InputError
 from probe.case.ulp import equal
 from probe.sizes import fixes as of_cases
 from probe.sizes import model_fixes
@@ -130,18 +127,14 @@ def ways(found):
     return {one["name"]: one for one in found.to_json()["remedies"]}
 
 
-def test_a_model_in_the_invariant_mode_is_judged_timed_and_its_table_kept(tmp_path, capsys):
-    path = tmp_path / "classes.json"
-    found = remedies(layer(), [1, 4], table=path, **ASKED)
+def test_a_model_in_the_invariant_mode_is_judged_and_timed(capsys):
+    found = remedies(layer(), [1, 4], **ASKED)
     mode = ways(found)["invariant"]
     assert mode["verdict"] == "exact" and mode["keeps_bits"] and mode["ratio"] > 0
     told = found.to_json()
     assert told["invariant"]["complete"] and told["recommended"] in ways(found)
-    assert json.loads(path.read_text())["sizes"] == {"batch": [1, 4, 6]}
     Output().results.print(found.shown())
     assert "invariant" in capsys.readouterr().out
-    with pytest.raises(InputError, match=r"table=classes.json: it is for like=largest"):
-        remedies(layer(), [2], table=path, **ASKED)
 
 
 def fake(monkeypatch, forward, left=()):
@@ -151,7 +144,7 @@ def fake(monkeypatch, forward, left=()):
         def to_json(self):
             return {"operations": [], "left": dict.fromkeys(left, "why"), "notes": []}
 
-    def invariant(model, sizes, example, table):
+    def invariant(model, sizes, example):
         return of(torch, lambda x: forward(model, x)), Told()
 
     monkeypatch.setattr("probe.stable.invariant", invariant, raising=False)
@@ -226,11 +219,8 @@ def test_the_cheapest_exact_way_is_recommended():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--op dense --in-channels 4 --table t.json", "table=t.json: it is for a model"),
         ("--op conv1d --kernel 3 --vary batch", "length=None: the length is fixed"),
         ("--op dense --in-channels 4 --vary filters", "vary=filters: remedies are not measured"),
-        ("nine-layers --table nowhere/t.json", "table=nowhere/t.json: there is no such folder"),
-        ("nine-layers --table .", "table=.: it is a folder"),
     ],
 )
 def test_wrong_words_are_one_line(capsys, words, said):

@@ -29,7 +29,6 @@ from probe.sizes.fixes import (
     measured_remedies,
     remedies_of,
     remedies_report,
-    remedy_rows,
     remedy_to_json,
 )
 from probe.sizes.model_fixes import InvariantResult, ModelQuestion
@@ -171,14 +170,12 @@ def remedies(
     fixed: int | None = None,
     content: int | None = None,
     only: Iterable[str] | None = None,
-    store: str | Path | None = None,
     trust: bool = False,
     progress: Tell | None = None,
     time: str | None = None,
     vary: str | None = None,
     inputs: Mapping[str, np.ndarray] | Sequence[Any] | str | Path | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
-    table: str | Path | None = None,
 ) -> Remedied | Padded:
     """Tests every remedy of a case, times it and compares it with exact sums.
 
@@ -187,26 +184,23 @@ def remedies(
 
     ``vary``: of a case ``length`` (the default) or ``batch`` (the rows of a dense layer); of a
     model also ``NAME:AXIS``. ``inputs``, ``shapes``: of a model, as of ``probe.network``.
-    ``table``: a file with the classes of the invariant mode, which is read and checked where it is
-    there, and written.
 
     ``subject``: a case, or a model as ``probe.network`` takes it. ``lengths``: of a case two or
     more, each compared with the largest; of a model valid lengths. ``fixed``: of a model, the full
     size that content is padded to. ``content``: the length at which costs are reported; about a
     tenth of the largest if not given. ``only``: names of remedies, ``chunks=64`` for chunks of so
     many outputs; with a model a switch is a part of the target, such as ``torch,threads=1``.
-    ``store``: of a case, a folder for the results. ``trust``: read a model file that runs code of
-    its own. ``time``: begin nothing new after this long, such as ``5m``; what is left is "not
-    known", as after Ctrl-C. Errors: InputError; TargetError where the default can't run.
+    ``trust``: read a model file that runs code of its own. ``time``: begin nothing new after this
+    long, such as ``5m``; what is left is "not known", as after Ctrl-C. Errors: InputError;
+    TargetError where the default can't run.
     """
     where = checked_target(target)
     tried = [*(only or ())]
     sizes = [whole_number("chunks", name[7:]) for name in tried if name.startswith("chunks=")]
     values = length_values(lengths)
     if isinstance(subject, Case):
-        of_model: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "table": table}
-        why = "it is for a model: a case has its own sizes and operands"
-        refuse(of_model | {"trust": trust, "fixed": fixed}, why)
+        of_model = {"inputs": inputs, "shapes": shapes, "trust": trust, "fixed": fixed}
+        refuse(of_model, "it is for a model: a case has its own sizes and operands")
         known = [*(remedy.name for remedy in remedies_of(where)), *NAMES]
         for name in tried:  # of a model its own target says what there is
             if not name.startswith("chunks="):
@@ -215,20 +209,7 @@ def remedies(
         how |= {"chunks": sizes} if sizes else {}
         with within(time):
             measured = measured_remedies(subject, where, values, vary=vary, content=content, **how)
-        if store is not None:
-            from probe.sweep.store import Store  # what keeps nothing needs no pyarrow
-
-            with Store.here(Path(store)) as opened:
-                for name, found_rows in remedy_rows(measured).items():
-                    opened.append(name, found_rows)
         return Remedied(measured)
-    if store is not None:
-        why = "only a case's remedies are stored"
-        raise InputError("store", store, why, "leave it out: this is a model")
-    if table is not None and Path(table).is_dir():
-        raise InputError("table", table, "it is a folder", "give a file, such as classes.json")
-    if table is not None and not Path(table).absolute().parent.is_dir():
-        raise InputError("table", table, "there is no such folder", "make it first")
     tell = progress or silent
     model, on = (
         GivenModel(subject, inputs, shapes, trust),
@@ -241,14 +222,12 @@ def remedies(
         )
         contents = [size.content for size in padded.found]
         at = content if content in contents else contents[len(contents) // 2]
-        about = padded.graph, padded.found, at, subject, tried, table
-        question = ModelQuestion(*about)
+        question = ModelQuestion(padded.graph, padded.found, at, subject, tried)
         trying = lambda done, total, name: tell(0, 0, f"trying {name}")  # noqa: E731
         padded.remedies = question.measured(padded.model, padded.vary, trying)
     if (mode := question.invariant) is not None:
         padded.invariant = mode
         padded.notes += [f"invariant: {note}" for note in mode.notes]
-        padded.written += [str(table)] * (table is not None and mode.report is not None)
     return padded
 
 

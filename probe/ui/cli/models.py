@@ -358,11 +358,6 @@ PADS = (
     "What the numbers of --lengths are: length, or batch (the rows of dense); of a model also "
     "NAME:AXIS. The default is length; for dense, batch."
 )
-TABLE = (
-    "Of a model: a JSON file of the classes of probe.stable.invariant. Those in it are checked, "
-    "those that do not hold are found anew, and the file is written."
-)
-STORE = "Store the results in DIR/<machine>; nothing is stored if not given."
 CONTENT_AT = "The valid length at which costs are measured; if not given, a tenth of the largest."
 
 
@@ -375,10 +370,8 @@ CONTENT_AT = "The valid length at which costs are measured; if not given, a tent
 @option("--only", "pad,stable", "Try only these remedies: their names, or chunks=64.")
 @option("--vary", "AXIS", PADS)
 @run_options("Of a model: ", seeded=False)
-@option("--table", "FILE", TABLE)
 @option("--time", "5m", TIME)
 @target_option(default=None)
-@option("--store", "DIR", STORE)
 @fail_on_option(
     finding=f"the order of additions changes with the length and no remedy is exact, {UNKNOWN}"
 )
@@ -397,8 +390,8 @@ def fix(
     A remedy is exact if every output is added in the same order and with the same roundings at all
     of the lengths; this does not depend on the operands. It times, in turns, padding to a safe
     length, chunks of one size, float64, one thread, the library's switches and probe.sizes.stable.
-    For MODEL (see `probe diff`) it times padding and probe.stable.invariant, whose classes of sizes
-    --table keeps. A case runs on tensorflow if no --target is given, a model on its own library.
+    For MODEL (see `probe diff`) it times padding and probe.stable.invariant. A case runs on
+    tensorflow if no --target is given, a model on its own library.
 
     \b
       probe fix --op dense --in-channels 384 --filters 384 --lengths 1..33 --target torch
