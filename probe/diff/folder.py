@@ -251,11 +251,6 @@ class RecordingFolder:
             form = document.get("format") if isinstance(document, dict) else None
             why = f"its format is {form!r}, this release reads {FORMAT}"
             raise InputError("recording", self.folder, why, ANEW)
-        if "alone" in document:  # earlier releases wrote what was no run of the model
-            why = (
-                "its operations were replayed one by one on a target, which is no run of the model"
-            )
-            raise InputError("recording", self.folder, why, ANEW)
         if document.get("digest_of_0_to_6") != array_digest(CHECKED):
             why = "its digests are of a different kind from this release's"
             raise InputError("recording", self.folder, why, ANEW)

@@ -232,12 +232,6 @@ def test_without_a_match_inputs_of_other_sizes_are_not_called_equal(file, elsewh
     assert probe.network(file, elsewhere, inputs=X, **words).verdict == "unknown"
 
 
-@pytest.mark.slow
-def test_a_left_side_that_is_not_named_is_the_other_targets_library(file):
-    found = probe.network(file, against_target="onnxruntime,threads=1", inputs=X)
-    assert found.verdict == "equal" and found.found.left.target == "onnxruntime"
-
-
 def test_a_file_is_not_recorded_on_another_librarys_target(file, tmp_path):
     with pytest.raises(InputError, match=r"model\.onnx is run by onnxruntime"):
         probe.record(file, tmp_path / "out", target="reference", inputs=X)

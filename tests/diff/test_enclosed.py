@@ -11,7 +11,6 @@ import pytest
 
 import probe
 from probe.diff import enclosed
-from probe.diff.sums import sum_of
 from probe.explain.enclosure import of_sums
 from probe.order import semantics as s
 from probe.order.semantics import Meaning
@@ -132,26 +131,6 @@ def test_steps_that_a_compiler_fuses_are_not_beyond_rounding() -> None:
     steps = jax.jit(lambda z: (z / 7 - z * 0.1428571) * 1e3 + z.var(1, keepdims=True))
     found = probe.first_difference(lambda: steps.__wrapped__(x), lambda: steps(x))
     assert found.to_json()["rounding"]["beyond"] == 0
-
-
-def test_divisors_are_the_places_of_the_padded_input_that_a_window_covers() -> None:
-    rng = np.random.default_rng(2)
-    for _ in range(50):
-        kernel, stride = (rng.integers(1, 4, 2).tolist() for _ in range(2))
-        sizes, padding = rng.integers(3, 8, 2).tolist(), rng.integers(0, 2, (2, 2)).tolist()
-        ends = zip(sizes, padding, kernel, stride, strict=True)
-        reach = [(n + sum(pad), k, step) for n, pad, k, step in ends]
-        # the last window may reach beyond, if it begins inside
-        outs = [min(-(-(n - k) // step), (n - 1) // step) + 1 for n, k, step in reach]
-        frame = s.Frame(*map(tuple, (kernel, stride, (1, 1), map(tuple, padding))))
-        ones = np.ones([n + sum(pad) for n, pad in zip(sizes, padding, strict=True)])
-        wanted = [
-            [ones[a * stride[0] :, b * stride[1] :][: kernel[0], : kernel[1]].sum()
-             for b in range(outs[1])] for a in range(outs[0])
-        ]  # fmt: skip
-        meaning = s.pool("average", frame, counts_padding=True)
-        summed = sum_of(meaning, [(1, 1, *sizes)], (1, 1, *outs), ["float32"] * 2)
-        assert np.array_equal(enclosed.divisors_of(meaning, summed), np.ravel(wanted))
 
 
 def test_formulas_whose_enclosures_have_nothing_in_common_are_told_from_rounding() -> None:

@@ -10,10 +10,7 @@ import numpy as np
 import pytest
 
 import probe
-from probe.diff.captured import Captured
-from probe.diff.functions import FunctionSide, Reader, by_reading, rows_read
-from probe.record.recording import record_run
-from probe.record.subject import function_recorder
+from probe.diff.functions import Reader, rows_read
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -310,16 +307,6 @@ def test_what_saturates_with_a_product_and_without_it_is_no_source(name: str) ->
     assert answer.to_json()["window"] == 7 * 43
 
 
-def test_what_one_side_cuts_out_is_what_the_other_is_given() -> None:
-    answer = found(lambda: rounds(PIECE), lambda: torch.sin(torch.tanh(ROWS[2:3])) * 1)
-    regions = [r for r in answer.found.operations if r.left is not None and r.right is not None]
-    assert [(r.op, r.joint, r.verdict) for r in regions] == [
-        ("aten.tanh", False, "equal"),
-        ("aten.sin", False, "equal"),
-        ("aten.mul.Tensor", False, "source"),
-    ]
-
-
 def test_a_divisor_that_is_the_length_is_no_source_of_operands_of_one_shape() -> None:
     class First(nn.Module):
         def forward(self, x: Any) -> Any:
@@ -416,15 +403,6 @@ def test_no_output_that_is_nan_on_one_side_is_said_to_read_other_inputs() -> Non
         answer = found(*sides, inputs=[LEFT.numpy(), RIGHT.numpy()])
     told = answer.to_json()
     assert (answer.verdict, told["window"], told["outputs"][0]["nan"]) == ("differs", 0, 42)
-
-
-def test_what_reads_a_piece_lacks_the_others() -> None:
-    recorders = [function_recorder(f) for f in (lambda: SIGNAL[..., :4] * 2, lambda: SIGNAL * 2)]
-    found = probe.first_difference(lambda: SIGNAL[..., :4] * 2, lambda: SIGNAL * 2)
-    assert found.found.matched == "by running" and found.found.outputs[0].compared == 4
-    runs = [record_run(recorder) for recorder in recorders]
-    nothing = [FunctionSide(Captured(None), function_recorder) for _ in runs]
-    assert by_reading(*nothing)(*runs).how == "by name and index"
 
 
 def test_sums_of_the_same_products_have_a_cause_wherever_their_factors_stand() -> None:

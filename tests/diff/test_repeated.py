@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from probe.diff.repeated import (
-    aligned,
     compact,
     contents,
     differing,
@@ -198,9 +197,3 @@ def test_zeros_of_both_signs_are_alike_and_nan_is_itself() -> None:
     left, right = (np.array(v, "f4") for v in ([0.0, np.nan, 1], [-0.0, np.nan, 2]))
     assert differing(left, right, "float32").tolist() == [False, False, True]
     assert compact(np.zeros((3, 4), bool)).shape == (1, 1)
-
-
-def test_operations_are_aligned_by_name_and_module() -> None:
-    names = [record_run(Doubles({"x": X}, steps(np.tanh, np.sin, np.cos))).operations for _ in "ab"]
-    assert aligned(*names) == [(0, 0), (1, 1), (2, 2)]
-    assert aligned(names[0], names[1][1:]) == [(1, 0), (2, 1)]

@@ -115,14 +115,3 @@ def test_windows_of_a_convolution_are_taken_as_its_attributes_say(last: bool) ->
     assert np.array_equal(integers.exact(), sums[0].reshape(-1))
     assert np.array_equal(integers.saturating(), sums[1].reshape(-1))
     assert (sums[0] != sums[1]).any()
-
-
-def test_the_pair_of_a_public_report_is_cut_off() -> None:
-    """onnxruntime#16105: 210 * -81 + 198 * -80 is -32,850."""
-    pair = np.array([[210, 198]], np.uint8), np.array([[-81], [-80]], np.int8)
-    operation: Any = SimpleNamespace(attributes={})
-    gives = [product(*pair)]
-    side: Any = SimpleNamespace(reads=[*pair], gives=gives, output=0, operation=operation)
-    integers = Integers.of(side, np.zeros(1, int))
-    assert integers is not None
-    assert (integers.exact(), integers.saturating()) == ([-32850], [-32768])

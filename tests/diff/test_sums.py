@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from probe.case.errors import InputError
 from probe.diff.sums import sum_of
 from probe.order import semantics as s
-from probe.order.semantics import Contracts, Each, Reshapes, Step, Steps
+from probe.order.semantics import Contracts, Reshapes, Step, Steps
 
 
 def test_a_bias_that_is_reshaped_first_is_the_sums_own() -> None:
@@ -32,21 +31,6 @@ def test_a_bias_that_is_reshaped_first_is_the_sums_own() -> None:
     turned = Steps((steps.steps[0], Step(s.transpose((1, 0)), (2,), (4, 1)), *steps.steps[2:]))
     with pytest.raises(InputError):
         sum_of(turned, [*shapes[:2], (1, 4)], out, ["float32"] * 4)
-
-
-def test_a_product_its_shape_and_its_bias_are_one_case() -> None:
-    product = Contracts("mk,kn->mn")
-    steps = (
-        Step(product, (0, 1), (6, 4)),
-        Step(Reshapes(), (3,), (2, 3, 4)),
-        Step(Each("add"), (4, 2), (2, 3, 4)),
-    )
-    shapes = [(6, 5), (5, 4), (4,)]
-    one = sum_of(Steps(steps), shapes, (2, 3, 4), ["float32"] * 4)
-    assert (one.summands, one.filters, one.batch, one.output_shape()) == (5, 4, 6, (6, 4))
-    assert one.b is not None and one.b.number == 2 and not one.functions
-    values = np.arange(24.0).reshape(2, 3, 4)
-    assert np.array_equal(one.y.taken(values).reshape(6, 4), values.reshape(6, 4))
 
 
 def test_a_number_that_is_added_behind_is_not_taken_for_an_operand() -> None:
