@@ -145,21 +145,6 @@ def test_controls_name_a_random_target_nondeterministic(swept, tmp_path):
     assert set(probe.load(tmp_path).comparisons["control"]) <= {"differs", "alignment differs"}
 
 
-def test_targets_run_side_by_side_and_the_store_is_optional():
-    seen: list[tuple[int, int, str]] = []
-    found = sweep_cases(
-        [CASE, CASE.with_(kernel=3)],
-        [REFERENCE, SWITCHING],
-        [5, 9, 12],
-        progress=lambda *now: seen.append(now),
-    )
-    assert list(found.to_json()["targets"]) == ["reference", "reference,length_switch=8"]
-    assert found.store is None and found.targets["reference"].comparisons == 4
-    assert seen[-1][:2] == (8, 8) and {text for _, _, text in seen} == set(found.targets)
-    assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
-    assert {"case"} < set(found.to_json()["targets"][SWITCHING.text]["lengths"][0])
-
-
 def test_the_same_sweep_again_runs_nothing_and_says_the_same(swept, tmp_path):
     log = tmp_path / "log"
     first = swept(range(5, 20), SWITCHING, opens=faulty(log)).to_json()

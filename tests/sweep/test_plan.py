@@ -7,7 +7,7 @@ import pytest
 from probe.case.case import Case
 from probe.order import window
 from probe.sweep.bits import sweep_cases
-from probe.sweep.plan import CACHED, Plan, Plans
+from probe.sweep.plan import Plan, Plans
 from probe.sweep.store import Store
 from probe.targets.target import Target
 
@@ -34,15 +34,6 @@ def test_items_are_the_agreement(case):
             for ranges in (pair[0] or [[0, size, 1] for size in shape], pair[1]):
                 assert tuple(slice(*limits[:2]) for limits in ranges) == wanted
         assert plan.not_compared[value] == expected.not_compared
-
-
-def test_plans_are_shared_while_they_are_used_and_then_forgotten():
-    plans = Plans([CASES[0].with_(seed=seed) for seed in range(CACHED + 1)], "length", [5], 9)
-    first = plans[0]
-    assert plans[0] is first and len(plans) == CACHED + 1
-    for number in range(1, CACHED + 1):
-        assert plans[number].id != first.id
-    assert plans[0] is not first and plans[0].id == first.id
 
 
 def test_a_case_that_is_given_twice_is_one(tmp_path):

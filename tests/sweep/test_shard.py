@@ -8,7 +8,6 @@ import probe
 from probe import Case, load
 from probe.case.errors import InputError
 from probe.sweep.plan import Shard
-from probe.ui.cli import shell
 
 pytestmark = pytest.mark.long
 
@@ -62,15 +61,6 @@ def test_shards_of_a_sweep_have_the_rows_of_one_run(tmp_path):
     assert rows(tmp_path / "parts", *tables) == wanted
     probe.merge([tmp_path / "parts"], tmp_path / "merged")
     assert rows(tmp_path / "merged", *tables) == wanted
-
-
-def test_a_part_is_stored_where_it_is_said(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    words = "sweep --op sum --in-channels 4 --lengths 1..3 --target numpy --shard 1/2".split()
-    assert shell.run(words) == 2
-    assert "shard=1/2: its results come in parts" in capsys.readouterr().err
-    assert shell.run([*words, "--store", "kept"]) == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
 @pytest.mark.parametrize(

@@ -59,17 +59,6 @@ def test_a_cut_is_the_smaller_case(vary):
     assert ulp.equal(arrays["y"], alone["y"], "float32")
 
 
-@pytest.mark.parametrize("step", [0, 4, 8, 16, 20, 48])
-def test_realigned_moves_on_or_off_the_boundary(step):
-    raw = np.zeros(4096, np.uint8)
-    start = -raw.ctypes.data % 64 + step
-    x = raw[start : start + 960].view(np.float32).reshape(2, 30, 4)
-    x[...] = np.arange(240).reshape(2, 30, 4)
-    moved = worker.realigned(x)
-    assert (moved == x).all() and moved.flags.c_contiguous
-    assert (moved.ctypes.data % 16 == 0) != (x.ctypes.data % 16 == 0)
-
-
 @pytest.mark.parametrize("mode", ["weights", "inputs"])
 def test_masks_are_calls_with_edited_operands(mode):
     made, arrays = loaded(CASE), given(CASE)
