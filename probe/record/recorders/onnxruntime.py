@@ -29,30 +29,28 @@ from probe.record.contract import Laid, Operation, address_lines
 from probe.record.recorders import graphs, onnx_file
 from probe.record.recorders.graphs import Body
 from probe.record.recorders.onnx_file import BLOCKED, Block, Constant, OnnxNode
-from probe.targets.backends.onnxruntime import session_entries
+from probe.targets.backends.onnxruntime import option_lines
 
 PROVIDERS = ["CPUExecutionProvider"]
 BFLOAT16 = np.dtype(helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16))
 
 
+UNOPTIMISED = (
+    "settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL"
+)
+
+
+def settings_lines(switches: Mapping[str, str]) -> list[str]:
+    """Returns lines that make a session's ``settings``: those of the target's switches, and
+    ``optimisation``, which may be ``none``."""
+    unoptimised = switches.get("optimisation") == "none"
+    return [*option_lines(switches), *([UNOPTIMISED] if unoptimised else [])]
+
+
 def options(switches: Mapping[str, str]) -> Any:
-    """Returns a session's options: those of the target's switches, and ``optimisation``, which may
-    be ``none``."""
-    settings = onnxruntime.SessionOptions()
-    # fatal errors alone: what it refuses is raised, and said in one line
-    settings.log_severity_level = 4
-    # threads that spin while they wait take the cores of whatever runs beside them
-    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if "threads" in switches:
-        settings.intra_op_num_threads = int(switches["threads"])
-        settings.inter_op_num_threads = 1
-    if "deterministic" in switches:
-        settings.use_deterministic_compute = switches["deterministic"] == "1"
-    for entry, value in session_entries(switches):
-        settings.add_session_config_entry(entry, value)
-    if switches.get("optimisation") == "none":
-        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return settings
+    names: dict[str, Any] = {"onnxruntime": onnxruntime}
+    exec("\n".join(settings_lines(switches)), names)
+    return names["settings"]
 
 
 # What the lines of a node need.
@@ -221,18 +219,10 @@ class Optimised(graphs.Graph):
         fed = {key: self.described_at(key) for key in own if key not in held}
         model = onnx_file.submodel(node, fed, {}, self.model, {**own, **outs})
         code += onnx_file.model_lines(model, [(own[k], own[k]) for k in own if k not in fed])
-        code.append("options = onnxruntime.SessionOptions()")
-        if "threads" in self.switches:
-            code.append(f"options.intra_op_num_threads = {int(self.switches['threads'])}")
-        if "deterministic" in self.switches:
-            on = self.switches["deterministic"] == "1"
-            code.append(f"options.use_deterministic_compute = {on}")
-        for entry, value in session_entries(self.switches):
-            code.append(f"options.add_session_config_entry({entry!r}, {value!r})")
         arrays = ", ".join(f'"{own[key]}": {own[key]}' for key in fed)
         code += [
-            "options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL",
-            "session = onnxruntime.InferenceSession(model.SerializeToString(), options, "
+            *settings_lines(self.switches),
+            "session = onnxruntime.InferenceSession(model.SerializeToString(), settings, "
             'providers=["CPUExecutionProvider"])',
             f"{', '.join(outs.values())}{',' * (len(outs) == 1)} = session.run(None, {{{arrays}}})",
         ]

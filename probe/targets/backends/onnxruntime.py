@@ -64,11 +64,29 @@ CONFIG = {
 }
 
 
-def session_entries(switches):
-    """Returns (entry, value) of a session's configuration for the switches that are set there."""
-    return [
-        (key, values[switches[name]]) for name, (key, values) in CONFIG.items() if name in switches
+def option_lines(switches):
+    """Returns lines that make a session's options, ``settings``. Idle threads sleep instead of
+    spinning.
+
+    That moves no bits, and a model is rebuilt for every set of weights: its old threads would
+    take the processor from the new ones.
+    """
+    lines = [
+        "settings = onnxruntime.SessionOptions()",
+        # 4: fatal errors alone
+        "settings.log_severity_level = 4",
+        'settings.add_session_config_entry("session.intra_op.allow_spinning", "0")',
     ]
+    if "threads" in switches:
+        lines.append("settings.intra_op_num_threads = %d" % int(switches["threads"]))
+        lines.append("settings.inter_op_num_threads = 1")
+    if "deterministic" in switches:
+        lines.append("settings.use_deterministic_compute = %s" % (switches["deterministic"] == "1"))
+    for name, (key, values) in CONFIG.items():
+        if name in switches:
+            entry = (key, values[switches[name]])
+            lines.append('settings.add_session_config_entry("%s", "%s")' % entry)
+    return lines
 
 
 class OnnxRuntime(Writing):
@@ -113,29 +131,9 @@ class OnnxRuntime(Writing):
         return self.switches.get("weights", "constant") == "constant"
 
     def setup(self):
-        """Returns the session's options. Idle threads sleep instead of spinning.
-
-        That moves no bits, and a model is rebuilt for every set of weights: its old threads would
-        take the processor from the new ones.
-        """
-        lines = [
-            "",
-            "def options():",
-            '    """How it runs."""',
-            "    found = onnxruntime.SessionOptions()",
-            # 4: fatal errors alone
-            "    found.log_severity_level = 4",
-            '    found.add_session_config_entry("session.intra_op.allow_spinning", "0")',
-        ]
-        if "threads" in self.switches:
-            lines.append("    found.intra_op_num_threads = " + self.switches["threads"])
-            lines.append("    found.inter_op_num_threads = 1")
-        if "deterministic" in self.switches:
-            on = self.switches["deterministic"] == "1"
-            lines.append("    found.use_deterministic_compute = %s" % on)
-        line = '    found.add_session_config_entry("%s", "%s")'
-        lines += [line % entry for entry in session_entries(self.switches)]
-        return (*lines, "    return found")
+        lines = ["    " + line for line in option_lines(self.switches)]
+        head = ("", "def options():", '    """How it runs."""')
+        return (*head, *lines, "    return settings")
 
     def emit(self, layer, shapes):
         graph = OnnxGraph(layer, shapes)
