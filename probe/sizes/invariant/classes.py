@@ -405,6 +405,7 @@ VARIABLES = (
 )
 MOST_BYTES, MOST_THREADS = 1 << 26, 4096  # of a table that is read
 NO_TABLE = "it is not a table of classes"
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
 
 
 def conditions(switches: dict[str, Any]) -> dict[str, Any]:
@@ -467,12 +468,7 @@ class Table:
         try:
             if path.stat().st_size > MOST_BYTES:
                 raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
-            text, name = path.read_text(), path.name
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or f"{NO_TABLE} ({type(error).__name__})"
-            raise _no_table(path.name, why) from error
-        try:
-            content = json.loads(text)
+            content, name = json.loads(path.read_text()), path.name
             sizes = content["sizes"].items()
             table = cls(
                 str(content["like"]),
@@ -482,10 +478,11 @@ class Table:
                 entries={key: Entry.of(row) for key, row in content["operations"].items()},
             )
             number, before = content["format"], dict(content["environment"])
-        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
-            raise _no_table(name, f"{NO_TABLE} ({type(error).__name__})") from error
         except RecursionError as error:
-            raise _no_table(name, "it is nested too deeply") from error
+            raise _no_table(path.name, "it is nested too deeply") from error
+        except UNREADABLE as error:
+            why = getattr(error, "strerror", None) or f"{NO_TABLE} ({type(error).__name__})"
+            raise _no_table(path.name, why) from error
         if number != FORMAT:
             raise InputError("table", name, f"its format is {number}, not {FORMAT}")
         if (its := before.get("library")) != now["library"]:

@@ -43,6 +43,7 @@ from probe.sizes.invariant.programs import (
     ProgramOutput,
     Rebuild,
     aligned_array,
+    of_file,
     padded_piece,
     program_of_function,
     program_with_library,
@@ -712,8 +713,6 @@ class SameBitsProgram:
 def program_of(model: Any, batched: Any, threads: int | None) -> LibraryProgram | None:
     """Returns what is run whole; None of a model whose operations are run one by one.
     InputError."""
-    from probe.sizes.invariant.model_files import of_file
-
     if threads is not None and not isinstance(model, str | Path | bytes):
         why = "it is of files that are run whole"
         raise InputError("threads", threads, why, "set it in the library")

@@ -1,8 +1,6 @@
 """What each of TensorFlow's operations is in the invariant mode; functions run by node."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -170,29 +168,3 @@ def test_orders_are_revealed_when_asked():
     _, report = stable.invariant(plain, [8], example=numbers(8, 9))
     (told,) = report.orders().values()
     assert told.startswith(("same: all outputs", "not known: "))
-
-
-ONE_THREAD = """
-import numpy as np, tensorflow as tf
-tf.config.threading.set_intra_op_parallelism_threads(1)
-import keras
-from probe.sizes import stable
-keras.utils.set_random_seed(1)
-model = keras.applications.MobileNetV2(input_shape=(96, 96, 3), weights=None, classes=50)
-same, report = stable.invariant(model, range(1, 9), strict=True)
-x = np.random.default_rng(0).normal(size=(8, 96, 96, 3)).astype("float32")
-whole = same(x).numpy()
-for count in (1, 2, 3, 5):
-    assert (same(x[8 - count :]).numpy() == whole[8 - count :]).all(), count
-assert report.table.notes or (model(x).numpy() == whole).all()
-print("same")
-"""
-
-
-@pytest.mark.slow
-def test_mobilenet_keeps_its_bits_with_one_thread():
-    """The number of threads is set once a process: all other tests have the machine's."""
-    ran = subprocess.run(
-        [sys.executable, "-c", ONE_THREAD], capture_output=True, text=True, check=False
-    )
-    assert ran.stdout.strip().endswith("same"), ran.stderr[-2000:]

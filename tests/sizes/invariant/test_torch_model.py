@@ -383,15 +383,3 @@ def test_a_batch_without_samples_is_empty_and_hides_nothing(torch):
         model, report = stable.invariant(layer.eval(), (1, 8), strict=True)
         y = model(torch.randn(0, 3, 5))
         assert len(y[0] if isinstance(y, tuple) else y) == 0 and report.complete
-
-
-def test_a_nested_tensor_inside_is_reported(torch):
-    def nested(layer, x):
-        rows = torch.nested.nested_tensor([one[None] for one in x])
-        return torch.nested.to_padded_tensor(layer(rows), 0.0)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch's, of nested tensors
-        model, report = stable.invariant(module(torch, nested), (1, 8))
-        model(torch.randn(3, 12))
-    assert not report.complete
