@@ -109,17 +109,6 @@ def test_the_librarys_operators_compute_the_case(library, case, remedy):
     assert (np.abs(found - exact) <= 8 * floats.eps("float32") * scale).all()
 
 
-def test_float64_is_the_rounded_float64_result(reference):
-    case = Case("conv1d", 5, 6, 4, 23)
-    found = run(reference, case, {"kind": "float64"})
-    assert equal(found, exact_sums(case)[0].astype(np.float32), "float32")
-
-
-def test_a_piece_that_is_too_short_is_refused(reference):
-    with pytest.raises(TargetError, match="outputs=19: more than the longest piece, 12"):
-        run(reference, Case("conv1d", 5, 1, 1, 23), {"kind": "pad", "outputs": [12]})
-
-
 @pytest.mark.parametrize(
     "case",
     [Case("max_pool1d", 2, 3, length=9), Case("conv1d", 3, 4, 2, 9, split=2)],

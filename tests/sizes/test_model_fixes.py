@@ -7,12 +7,11 @@ import pytest
 
 import probe
 from probe import Case, Target
-from probe.case.ulp import equal
+from probe.case.errors import InputError
 from probe.sizes import fixes as of_cases
 from probe.sizes import model_fixes
 from probe.sizes.fixes import (
     Measured,
-    RemediedSession,
     Remedy,
     RemedyResult,
     RemedySessions,
@@ -23,8 +22,6 @@ from probe.sizes.fixes import (
 )
 from probe.sizes.search import Serves
 from probe.sweep.printing import Output
-from probe.targets.backends import torch as in_mode
-from probe.targets.launch import InlineSession
 from probe.ui.answers.network import remedies
 from probe.ui.cli import shell
 from tests.sizes.invariant.models import of
@@ -37,32 +34,6 @@ UNSTABLE = Target.parse("reference,algorithm=pairwise,length_switch=5")
 def short_turns(monkeypatch):
     monkeypatch.setattr(of_cases, "SECONDS", 0.001)
     monkeypatch.setattr(of_cases, "ROUNDS", 2)
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Case("dense", None, 5, 3, batch=7, bias="normal"),
-        Case("conv2d", "3x2", 2, 4, 5, height=4, padding="1:2,0:1", groups=2, batch=7),
-        Case("matmul", None, 4, 3, 2, batch=7, dtype="bfloat16"),
-    ],
-    ids=lambda case: case.op,
-)
-def test_pieces_of_a_batch_have_the_outputs_of_the_whole(case):
-    """The reference's bits depend on the sample alone, so any slip would show."""
-    with InlineSession(Target.parse("reference")) as session:
-        x, w, b = case.operands()
-        arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
-
-        def run(remedy=None):
-            asked = session if remedy is None else RemediedSession(session, remedy)
-            return asked.request({"do": "run", "spec": case.spec()}, arrays)[1]["y"]
-
-        own = run()
-        for size in (1, 3, 7, 9):
-            chunks = {"kind": "chunks", "outputs": size, "axis": "batch"}
-            assert equal(run(chunks), own, case.dtype)
-        assert equal(run({"kind": "pad", "outputs": [8, 20], "axis": "batch"}), own, case.dtype)
 
 
 @pytest.mark.slow
@@ -102,15 +73,6 @@ def test_the_mode_is_tried_where_the_library_has_it():
     assert "invariant" in names["torch"] and "invariant" not in names["reference"]
 
 
-def test_an_interpreter_that_is_too_old_is_refused(monkeypatch):
-    def none(name):
-        raise ImportError("no such module")
-
-    monkeypatch.setattr(in_mode, "import_module", none)
-    with pytest.raises(in_mode.Unsupported, match="probe.stable.invariant: no such module"):
-        in_mode.in_invariant_mode(None, torch.nn.Module, [1])
-
-
 # models
 
 
@@ -135,6 +97,8 @@ def test_a_model_in_the_invariant_mode_is_judged_and_timed(capsys):
     assert told["invariant"]["complete"] and told["recommended"] in ways(found)
     Output().results.print(found.shown())
     assert "invariant" in capsys.readouterr().out
+    with pytest.raises(InputError, match="only=threads=1: there is no such remedy of a model"):
+        remedies(layer(), [1], only=["threads=1"], **ASKED)
 
 
 def fake(monkeypatch, forward, left=()):

@@ -110,45 +110,29 @@ def test_a_users_program_has_the_fixed_bits_at_planned_lengths(kind, tmp_path):
             assert y.tobytes() == of_whole(padded, content, run(x)).tobytes(), (content, seed)
 
 
-def behind_content(torch, name):
-    """Models whose outputs behind the kept ones read content, or what isn't padded; the inputs."""
-    nn = torch.nn
-    draw = np.random.default_rng(2).standard_normal
+def test_what_is_kept_has_the_full_bits_though_a_state_is_carried_on_behind_it(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch.manual_seed(0)
+    inner = torch.nn.GRU(4, 4, batch_first=True).eval()
+    x = np.random.default_rng(2).standard_normal((1, 12, 4)).astype("float32")
 
-    class Causal(nn.Module):
-        def forward(self, x):
-            q = x[:, None]
-            attended = nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
-            return attended[:, 0]
+    def model(x):
+        with torch.no_grad():
+            return inner(torch.from_numpy(x))[0].numpy()
 
-    class Recurrent(nn.Module):
+    class Outputs(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.inner = nn.GRU(4, 4, batch_first=True)
+            self.inner = inner
 
         def forward(self, x):
             return self.inner(x)[0]
 
-    class Beside(nn.Module):
-        def forward(self, x, other):
-            return x * 2 + other
-
-    torch.manual_seed(0)
-    x = {"x": draw((1, 12, 4)).astype("float32")}
-    beside = x | {"other": draw((1, 1, 4)).astype("float32")}
-    return {"causal": (Causal(), x), "gru": (Recurrent(), x), "beside": (Beside(), beside)}[name]
-
-
-@pytest.mark.parametrize("name", ["causal", "gru", "beside"])
-def test_what_is_kept_has_the_full_bits_whatever_is_behind_it(name, tmp_path):
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    model, inputs = behind_content(torch, name)
-    probe.network(model.eval(), inputs=inputs, vary="x:1", lengths=[5], plan=tmp_path / "plan")
-    padded = imported(tmp_path / "plan", f"behind_{name}")
-    short = padded.pad({**inputs, "x": inputs["x"][:, :5]})
-    with torch.no_grad():
-        y = model(*map(torch.from_numpy, short.values())).numpy()
-        padding = {"x": np.pad(inputs["x"][:, :5], ((0, 0), (0, 7), (0, 0)))}
-        whole = model(*map(torch.from_numpy, (inputs | padding).values())).numpy()
+    probe.network(
+        Outputs().eval(), inputs={"x": x}, vary="x:1", lengths=[5], plan=tmp_path / "plan"
+    )
+    padded = imported(tmp_path / "plan", "behind")
+    y = model(padded.pad({"x": x[:, :5]})["x"])
+    whole = model(np.pad(x[:, :5], ((0, 0), (0, 7), (0, 0))))
     (kept,) = padded.crop([y], 5)
     assert kept.tobytes() == of_whole(padded, 5, whole).tobytes()
