@@ -216,11 +216,11 @@ class OperationTable(dict[str, Row]):
     """A library's table: a row for each operation, by its name."""
 
     def row(self, names: str | Iterable[str]) -> Callable[[R], R]:
-        """Returns a decorator: a function of a call is the row of these operations. Of names with
-        words it is called with the word too."""
+        """Returns a decorator: a function of a call is the row of these operations, as of
+        ``rows_for``."""
 
         def put(row: R) -> R:
-            self.update(worded(names, row) if isinstance(names, Mapping) else rows_for(names, row))
+            self.update(rows_for(names, row))
             return row
 
         return put
@@ -247,13 +247,12 @@ def word_list(words: str) -> dict[str, str]:
     return {name: word or name.lower() for name, _, word in every}
 
 
-def rows_for(names: Iterable[str] | str, row: Row) -> dict[str, Row]:
+def rows_for(names: str | Iterable[str], row: Row) -> dict[str, Row]:
+    """Returns a row for each of these operations, of the call; of names with words, as of
+    ``word_list``, of the call and the word."""
+    if isinstance(names, Mapping):
+        return {name: lambda call, word=word: row(call, word) for name, word in names.items()}
     return dict.fromkeys(names.split() if isinstance(names, str) else names, row)
-
-
-def worded(words: Mapping[str, str], row: Callable[[Any, str], Meaning]) -> dict[str, Row]:
-    """Returns a row for each of ``word_list``, of the call and its word."""
-    return {name: lambda call, word=word: row(call, word) for name, word in words.items()}
 
 
 def then(call: Call, first: Meaning, *behind: Meaning | tuple[Meaning, int]) -> Meaning:
@@ -328,6 +327,7 @@ sigmoid_grad tanh_grad softplus_grad softsign_grad sqrt_grad rsqrt_grad
 # libraries have for them. What pools or scatters stands in a library's own table: there the name
 # doesn't say whether it adds.
 _MOVES = """
+    check_numerics ensure_shape guarantee_const prevent_gradient
     append arg_max arg_min all any arange batch_to_space batch_to_space_nd block_diag broadcast_args
     broadcast_in_dim broadcast_to cat center_crop_pad channel_shuffle chunk_cat compress concat
     concatenate concatenation constant_of_shape constant_pad_nd count_nonzero delete depth_to_space

@@ -422,7 +422,7 @@ TABLE |= {
     "bitcast_convert_type": lambda c: s.bitcast(c.dtype(), c.dtypes[0], c.shape() == c.gives[0]),
     "integer_pow": lambda c: s.power(c["y"]),
     "convert_element_type": lambda c: s.cast(c.dtype(), c.dtypes[0]),
-    **s.worded(REDUCES, lambda c, word: s.reduced(word, c["axes"])),
+    **s.rows_for(REDUCES, lambda c, word: s.reduced(word, c["axes"])),
     "reduce_window_sum": _lax_pool("sum"),
     "reduce_window_max": _lax_pool("max"),
     **s.rows_for("scatter reduce_window_min", lambda c: s.Moves()),

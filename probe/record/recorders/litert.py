@@ -327,7 +327,7 @@ def _lite_dense(c: Call) -> s.Meaning:
 
 
 TABLE |= {
-    **s.worded(REDUCES, lambda c, word: s.reduced(word, c.integers(1))),
+    **s.rows_for(REDUCES, lambda c, word: s.reduced(word, c.integers(1))),
     "SQRT": lambda c: s.approximate("sqrt"),  # XNNPACK's; the built-in kernel's is exact
     "BATCH_MATMUL": lambda c: s.matmul(turned=(bool(c.get("adjX")), bool(c.get("adjY")))),
     "ADD_N": lambda c: s.several("add", c.count),

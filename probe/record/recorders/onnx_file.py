@@ -509,9 +509,9 @@ def _onnx_bn(c: Call) -> s.Meaning:
 
 TABLE |= {
     "Identity": lambda c: s.Same(),
-    **s.worded(VARIADIC, lambda c, word: s.several(word, c.count)),
+    **s.rows_for(VARIADIC, lambda c, word: s.several(word, c.count)),
     "Gelu": lambda c: s.gelu(c.get("approximate", "none") == "tanh"),
-    **s.worded(
+    **s.rows_for(
         s.word_list("QuantizeLinear:quantize DequantizeLinear:dequantize"),
         lambda c, word: s.function(word, along=int(c.get("axis", 1)) if c.rank() else None),
     ),

@@ -153,20 +153,12 @@ def _tf_reduce(c: Call, word: str) -> s.Meaning:
 
 
 TABLE |= {
-    **s.worded(APPROXIMATE, lambda c, word: s.approximate(word)),
+    **s.rows_for(APPROXIMATE, lambda c, word: s.approximate(word)),
     **s.rows_for("Max Min MaxPoolWithArgmax", lambda c: s.Moves()),
     "Mod": lambda c: s.function("truncate_mod"),
     # functions that Grappler has put in one kernel
     "_UnaryOpsComposition": lambda c: s.Each(" ".join(map(str, c["op_names"]))),
     "AddN": lambda c: s.several("add", c.count),
-    "BiasAddGrad": lambda c: s.reduced(
-        "sum", [a for a in range(c.rank()) if a != (c.rank() - 1 if _channels_last(c) else 1)]
-    ),
-    **s.rows_for(
-        "PreventGradient CheckNumerics CheckNumericsV2 EnsureShape GuaranteeConst",
-        lambda c: s.Same(),
-    ),
-    "FakeQuantWithMinMaxArgs": lambda c: s.function("fake_quant"),
     # products and windows
     **s.rows_for(
         "MatMul SparseMatMul _FusedMatMul", lambda c: _tf_matmul(c, "transpose_a", "transpose_b")

@@ -46,7 +46,6 @@ def called(op: str, *arrays: Any) -> Any:
 
 def elements(x: Given) -> list[Any]:
     a, b, i, j, u = (x[name] for name in "abiju")
-    fake = {"inputs": a, "num_bits": 8, "narrow_range": False}
     return [
         *(called(op, a) for op in UNARY), *(called(op, a, b) for op in (*PAIRS, *GRADIENTS)),
         *(called(op, i, j) for op in WHOLE),
@@ -65,7 +64,6 @@ def elements(x: Given) -> list[Any]:
         raw.ComplexAbs(x=x["c"]), raw.PreventGradient(input=a), raw.GuaranteeConst(input=a),
         raw.CheckNumerics(tensor=a, message=""), raw.CheckNumericsV2(tensor=a, message=""),
         raw.EnsureShape(input=a, shape=[None, 6]),
-        raw.FakeQuantWithMinMaxArgs(**fake, min=-1, max=2),
     ]  # fmt: skip
 
 
@@ -112,7 +110,6 @@ def layers(x: Given) -> list[Any]:
         *raw.MaxPoolWithArgmax(input=p, ksize=[1, 2, 3, 1], **one),
         *(n(x=p, **norm, epsilon=0.1, is_training=False).y for n in norms),
         *(n(x=p, **empty, epsilon=0.1).y for n in norms),
-        raw.BiasAddGrad(out_backprop=row(4, 5, 8)),
     ]  # fmt: skip
 
 
