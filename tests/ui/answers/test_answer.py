@@ -203,32 +203,6 @@ def test_wrong_input_is_an_input_error():
             ask()
 
 
-@pytest.mark.slow
-def test_types_are_known_to_a_type_checker(tmp_path):
-    """A user's own file: ``probe.explain`` is a function there, and the package still a package."""
-    pytest.importorskip("mypy")
-    (tmp_path / "user.py").write_text(
-        "import probe\nimport probe.explain.causes\n"
-        "from probe.explain.comparison import Comparison\n"
-        "case = probe.Case('conv1d', kernel=5)\n"
-        "reveal_type(probe.explain(case, 'reference', 5, 9).found)\n"
-        "reveal_type(probe.order(sum, 3))\n"
-        "probe.explain(case, 5.5)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--follow-imports=silent", "user.py"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"MYPYPATH": str(ROOT), "PATH": ""},
-    )
-    assert 'note: Revealed type is "probe.explain.comparison.judged.Comparison"' in done.stdout, (
-        done.stdout
-    )
-    assert 'note: Revealed type is "probe.ui.answers.cases.Ordered"' in done.stdout
-    assert done.stdout.count("error:") == 1 and "user.py:7" in done.stdout
-
-
 def test_what_is_no_case_no_number_or_no_count_is_refused():
     for ask in (
         lambda: probe.explain("conv1d", "reference", 5, 9),
@@ -242,8 +216,3 @@ def test_what_is_no_case_no_number_or_no_count_is_refused():
     with pytest.raises(InputError, match="'9'"):
         probe.order(np.sum, "9")
     assert probe.order(np.sum, np.int64(9)).tree is not None
-
-
-def test_lengths_that_are_no_list_are_one_line():
-    with pytest.raises(InputError, match="lengths=.*: these are not whole numbers"):
-        probe.sweep(CASE, object(), "reference")

@@ -63,6 +63,9 @@ def test_nothing_known_is_unknown_and_a_finding():
     found = probe.first_difference(strange(X[:2]), strange(X), explain=False)
     assert found.verdict == "unknown" and found.finding
     assert "it is not known which outputs must agree" in repr(found)
+    told = found.to_json()
+    assert {one["reason"] for one in told["operations"]} == {APART}
+    assert "belong together" in str(found)
 
 
 def test_the_report_is_of_the_source_that_is_named(planted, monkeypatch):
@@ -100,20 +103,6 @@ def test_all_outputs_are_counted_not_only_the_worst(planted):
     assert f"{total} of 288 outputs differ, up to {most:,} ulp" in found.outcome()
     half = probe.first_difference(run(2), run(5))  # one of the two differs
     assert "of 288 outputs differ" in half.outcome()
-
-
-def test_the_reason_of_an_unknown_is_told():
-    def strange(x):
-        def program(tape):
-            y = tape.ran("Odd", Unknown("no word"), lambda a: a * a.sum(), x)
-            return tape.relu(tape.relu(y))
-
-        return Taped(program)
-
-    found = probe.first_difference(strange(X[:2]), strange(X), explain=False)
-    told = found.to_json()
-    assert {one["reason"] for one in told["operations"]} == {APART}
-    assert told["verdict"] == "unknown" and "belong together" in str(found)
 
 
 def test_time_is_a_limit_and_says_that_there_is_no_answer_yet():

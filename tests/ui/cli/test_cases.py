@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 
 import probe
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import Tree
 from probe.ui.answers.show import cases as show
 from probe.ui.cli import cases, shell
 from tests.ui.cli.commands import answered
@@ -75,13 +73,6 @@ def test_what_is_no_sum_gets_no_tree(capsys):
     assert found["example"]["right"]["tree"] is None
 
 
-def test_what_does_not_repeat_itself_is_said(capsys):
-    words = "--op conv1d --kernel 3 --in-channels 4 --length 8 --target reference,algorithm=random"
-    found, text = answered(capsys, f"order {words} --fail-on finding", status=1)
-    assert found["refusal"] == "nondeterministic" and found["orders"] == []
-    assert "nondeterministic: the same shape, run again, gives different bits" in text
-
-
 def test_the_orders_of_one_shape(capsys):
     words = "--op conv1d --kernel 3 --in-channels 2 --filters 3 --padding same --bias normal"
     found, text = answered(capsys, f"order {words} --length 9 --target reference --fail-on finding")
@@ -136,18 +127,6 @@ def test_a_run_is_saved_as_a_file_that_replays(capsys, tmp_path):
     assert done.returncode == 0 and "have the library's bits" in done.stdout
     assert shell.run([*words.split()[:-1], "nowhere/run.py"]) == 2
     assert capsys.readouterr().err.startswith("probe: out=nowhere/run.py: ")
-
-
-def test_sides_part_where_their_trees_do():
-    plain, one, two = Rounding(), Tree.sequential(5), Tree.pairwise(5)
-
-    def own(tree, rounding):
-        return Summation(one, plain).own_nodes(Summation(tree, rounding), "float32")
-
-    assert own(one, plain) == (frozenset(), frozenset())
-    assert own(two, plain) == ({1, 2, 3}, {1, 2, 3})
-    assert own(one, Rounding(fused=frozenset({3}))) == ({2, 3}, {2, 3})
-    assert own(one, Rounding(accumulator_format="float64"))[0] == {0, 1, 2, 3}
 
 
 def swept(capsys, words, json_too=True):

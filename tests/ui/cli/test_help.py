@@ -69,12 +69,6 @@ def test_exit_statuses_are_in_the_help(capsys):
         assert re.search(rf"^ +{status} +[a-z]", out, re.M), status
 
 
-def test_what_fixed_means_is_said(capsys):
-    for command in ("fix padding", "fix"):
-        out = " ".join(ran(capsys, f"{command} --help")[1].split())
-        assert "to which inputs are usually padded" in out
-
-
 ERRORS = {
     "order --op cnov1d --kernel 5 --length 9": ("op", "cnov1d", "unknown", "input", 2),
     "order --op conv1d --kernel 5": ("length", None, "the order depends", "input", 2),
@@ -127,13 +121,6 @@ def test_operations_are_spelled_as_libraries_do(op):
     assert deep == probe.Case("depthwise_conv2d", kernel=3, in_channels=4)
     with pytest.raises(InputError, match="did you mean conv1d"):
         probe.Case("conv1", kernel=5)
-
-
-def test_a_sweep_along_another_axis_has_a_length(capsys):
-    words = "sweep --op Conv1D --kernel 5 --target reference --json"
-    batch = f"{words} --vary batch --length 9 --values 1..3"
-    assert json.loads(ran(capsys, batch)[1])["case"]["length"] == 9
-    assert ran(capsys, f"{words} --length 40")[0] == 2  # one length is no sweep
 
 
 def test_bash_gets_its_script():

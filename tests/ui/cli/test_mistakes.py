@@ -1,4 +1,4 @@
-"""Forty-nine mistakes that people make, and the one line that each is answered with.
+"""Mistakes that people make, and the one line that each is answered with.
 
 In Python the line names arguments, on the command line options.
 """
@@ -56,27 +56,14 @@ PYTHON = {
         lambda: case(channels=3),
         "channels=3: there is no such argument of a case; did you mean in_channels",
     ),
-    "another library's word for the kernel": (
-        lambda: probe.Case("conv1d", kernel_size=3),
-        "kernel_size=3: .*did you mean kernel",
-    ),
-    "another library's word for filters": (
-        lambda: case(out_channels=3),
-        "out_channels=3: .*did you mean filters",
-    ),
     "a case of nothing": (probe.Case, r'op=.none.: it is required; write Case\("conv1d"'),
     "a short name of a format": (
         lambda: case(dtype="fp32"),
         "dtype=fp32: unknown; did you mean float32",
     ),
-    "half for a format": (lambda: case(dtype="half"), "did you mean float16"),
     "a short name of a library": (
         lambda: probe.order(case(length=9), "tf"),
         "target=tf: there is no such library; did you mean tensorflow",
-    ),
-    "a package's name for a library": (
-        lambda: probe.order(case(length=9), "pytorch"),
-        "did you mean torch",
     ),
     "nothing to compare with": (
         lambda: probe.explain(case(), "numpy"),
@@ -145,22 +132,10 @@ COMMANDS = {
     "a model that isn't there": ("no.onnx", "model=no.onnx: there is no such file; give a file"),
     "a function that isn't there": ("thing:no", "model=thing:no: .*as Python imports it"),
     "one recording": ("diff run", "against=.none.: there is nothing to compare with; give --vary"),
-    "a short name of a library": (
-        "order --op sum --in-channels 3 --length 4 --target tf",
-        "target=tf: .*did you mean tensorflow",
-    ),
     "no inputs": ("thing:f", "inputs=.none.: .*give --inputs FILE.npz, or --shape 8x64"),
     "a value put beyond both lengths": (
         "explain --op conv1d --kernel 3 --at 8 --against 12 --put x[0,50]=nan --target numpy",
         r"put=x\[0, 50\]=nan: x\[0, 50\] is beyond x, whose shape is \[1, 12, 1\]; indices begin",
-    ),
-    "a value put beyond all lengths": (
-        "sweep --op conv1d --kernel 3 --lengths 5..9 --put x[0,9]=inf --target numpy",
-        r"x\[0, 9\] is beyond x, whose shape is \[1, 9, 1\]",
-    ),
-    "a weight put beyond the kernel": (
-        "order --op conv1d --kernel 3 --length 9 --put w[3]=nan --target numpy",
-        r"w\[3\] is beyond w, whose shape is \[3, 1, 1\]",
     ),
     "a length of rows": (
         "explain --op dense --in-channels 8 --length 5 --against 9",

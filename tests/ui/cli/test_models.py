@@ -12,7 +12,6 @@ import pytest
 
 import probe
 from probe.case.errors import InputError
-from probe.targets.target import Target
 from probe.ui.answers import first_difference, two_runs
 from probe.ui.cli import shell
 from tests.record import causes
@@ -140,20 +139,6 @@ def test_a_function_on_a_target_is_given_the_arrays_that_were_asked_for(capsys, 
     for words in ("", " --shape x=2x3 --shape y=4"):
         assert ran(capsys, f"record tapes:left --out run --target reference{words}")[0] == 2
     assert shapes == [{}, {"x": (2, 3), "y": (4,)}]
-
-
-def test_an_operation_runs_again_where_it_was_recorded(tmp_path):
-    from probe.diff.apart import Apart
-
-    with Apart("tapes:left", Target("reference")) as process:
-        ran_ = process.record(tmp_path / "run", {})
-        one = ran_.operations[1]
-        call = ran_.operations[1].again
-        arrays = ran_.arrays({*one.reads, *one.gives})
-        (found,) = call([arrays[n] for n in one.reads])
-        assert found.tobytes() == arrays[one.gives[0]].tobytes()
-        (other,) = call([-arrays[n] for n in one.reads])
-        assert other.tobytes() != found.tobytes()
 
 
 def test_a_report_never_overwrites_a_folder_and_says_so_first(tmp_path, capsys):

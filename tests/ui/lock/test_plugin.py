@@ -193,16 +193,6 @@ def test_a_group_of_xdist_is_no_part_of_a_tests_name():
 
 
 @pytest.mark.slow
-def test_strict_settings_and_warnings_as_errors_are_not_disturbed(project):
-    project.write(
-        "pytest.ini",
-        "[pytest]\naddopts = --strict-markers --strict-config\nfilterwarnings = error\n",
-    )
-    project.says(0, "", "--bits-update")
-    project.says(0, "")
-
-
-@pytest.mark.slow
 def test_a_project_that_does_not_use_it_sees_nothing(project):
     project.write(
         "test_it.py",
