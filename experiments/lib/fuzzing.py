@@ -7,6 +7,7 @@ outputs are right, whether a difference was missed, and whether one was reported
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -81,14 +82,11 @@ class Drawing:
 
     def trials(self, target: str, count: int, seed: int) -> list[Trial]:
         """``count`` trials on a target. The same ones for a seed; a longer draw begins with it."""
-        found: list[Trial] = []
-        number = 0
-        while len(found) < count:
-            made = self._trial(random.Random(f"{seed} {target} {number}"), target, number)
-            number += 1
-            if made is not None:
-                found.append(made)
-        return found
+        draws = (
+            self._trial(random.Random(f"{seed} {target} {number}"), target, number)
+            for number in itertools.count()
+        )
+        return list(itertools.islice(filter(None, draws), count))
 
     def _trial(self, rng: random.Random, target: str, number: int) -> Trial | None:
         """None where the draw is not a case, or too large."""

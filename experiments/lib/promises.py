@@ -8,6 +8,7 @@ give it the same bits at all of them.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,18 +66,13 @@ class Asked:
         return self.case.with_(**{self.vary: size})
 
 
-def drawn(
-    drawing: Drawing, target: str, count: int, seed: int, upto: int = UPTO[-1]
-) -> list[Asked]:
+def drawn(drawing: Drawing, target: str, count: int, seed: int) -> list[Asked]:
     """``count`` cases on a target. The same ones for a seed; a longer draw begins with it."""
-    found: list[Asked] = []
-    number = 0
-    while len(found) < count:
-        made = _drawn(random.Random(f"{seed} promises {target} {number}"), drawing, target, number)
-        number += 1
-        if made is not None and made.upto <= upto:
-            found.append(made)
-    return found
+    draws = (
+        _drawn(random.Random(f"{seed} promises {target} {number}"), drawing, target, number)
+        for number in itertools.count()
+    )
+    return list(itertools.islice(filter(None, draws), count))
 
 
 def _drawn(rng: random.Random, drawing: Drawing, target: str, number: int) -> Asked | None:

@@ -31,8 +31,7 @@ class Reading:
 
     ``reads``: int64 (groups, positions, leaves), flat indices into x, -1 for padding. ``outputs``:
     float64 (batch, *spatial, filters). ``as_said``: whether all windows lie where the case's
-    padding says. ``counted``: what an average divides by, (positions,), else None. ``pad_with``:
-    what padding puts into pooling, else empty.
+    padding says. ``counted``: what an average divides by, (positions,), else None.
     """
 
     target: str
@@ -41,7 +40,6 @@ class Reading:
     outputs: np.ndarray
     as_said: bool
     counted: np.ndarray | None
-    pad_with: str
 
     @property
     def around(self) -> list[tuple[int, int]]:
@@ -116,7 +114,6 @@ class Readings:
             *(target, case, reads.reshape(groups, -1, reads.shape[1])),
             *(values.reshape(case.output_shape()), bool(windows.as_said.all())),
             windows.counted.to_numpy(np.int64)[: len(windows) // groups] if averages else None,
-            str(windows.pad_with.dropna().iloc[0]) if windows.pad_with.notna().any() else "",
         )
 
     def all(self) -> Iterator[Reading]:

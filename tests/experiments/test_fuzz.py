@@ -3,7 +3,6 @@
 from importlib import import_module
 
 import numpy as np
-import pandas
 import pytest
 
 from lib import fuzzing, planted, promises, referee
@@ -108,14 +107,6 @@ def test_what_has_no_direct_call_says_so():
     said = pytest.raises(referee.Unrefereed, match="no direct call of numpy is written for")
     with referee.Referee(Target.parse("numpy")) as direct, said:
         direct.outputs(case, operands.generate(case))
-
-
-def test_a_refused_trial_keeps_its_reason(tmp_path):
-    trial = Trial(0, "numpy", ComparedShapes.named(Case("conv1d", 3), None, 4, 9, None))
-    with Store.here(tmp_path) as store:
-        tried({"numpy": [trial]}, store, "fuzz")
-    row = load(tmp_path).trials.iloc[0]
-    assert pandas.isna(row.compared) and "unsupported" in row.reason
 
 
 def test_a_quick_run_holds_promises_against_direct_calls(quick):
