@@ -55,7 +55,7 @@ NOT_ALONE = (Foreign, ProbeError, LeftOut, MemoryError)
 # (0.75 in float32 and bfloat16, 1.8 in float16, 0.0005 in float64).
 FILLS = (0xFF, 0x3F)
 
-# Runs with each kind of memory where any run gave different bits.
+# Further runs where any run gave different bits.
 AGAIN = 3
 
 # Bytes of freed memory that are filled at most for an array.
@@ -188,30 +188,19 @@ class Alone:
     def unsteady(self) -> tuple[str, str]:
         """(class, why) where it does not give its recorded bits again; two empty texts if it does.
 
-        Five runs where all is well. Filled memory shows what is never written only where the
+        Four runs where all is well. Filled memory shows what is never written only where the
         library takes its memory from the process' heap; that none is found proves nothing.
         """
-        dtype = self.value.dtype
-        plain = [self.rerun() for _ in range(2)]
-        filled = {byte: [self._filled(byte)] for byte in FILLS}
-        # few runs where all is well; only where one of them differs more are needed to say how
-        every = [*plain, *(runs[0] for runs in filled.values())]
-        if all(equal_bits(outputs, self.outputs, dtype) for outputs in every):
+        dtype, where = self.value.dtype, NAMES[self.place]
+        runs = [self.rerun(), self.rerun(), *(self._filled(byte) for byte in FILLS)]
+        if all(equal_bits(outputs, self.outputs, dtype) for outputs in runs):
             return "", ""
-        for byte, runs in filled.items():
-            runs += [self._filled(byte) for _ in range(AGAIN - 1)]
-        plain += [self.rerun() for _ in range(AGAIN - 2)]
-        where = NAMES[self.place]
-        alike = lambda runs: all(equal_bits(runs[0], other, dtype) for other in runs)  # noqa: E731
-        firsts = [runs[0] for runs in (*filled.values(), plain)]
-        if all(map(alike, filled.values())) and not alike(firsts):
-            why = "its outputs depend on the contents of freed memory"
-            return "uninitialised", f"on the {where}, {why}: it reads memory that was not written"
-        if not alike(plain):
+        runs += [self.rerun() for _ in range(AGAIN)]
+        if not all(equal_bits(runs[0], other, dtype) for other in runs):
             why = "alone, on the same operands, it gives different bits from run to run"
-            return "nondeterministic", f"on the {where}, {why}"
+            return "nondeterministic", f"on the {where}, {why}, or with what freed memory holds"
         if dtype in floats.FORMATS:  # as where a caller has set the processor's mode around it
-            wide = floats.widen(plain[0], dtype)
+            wide = floats.widen(runs[0], dtype)
             kept = np.where(np.abs(wide) < floats.flushed_below(dtype), 0.0, wide)
             if equal_bits(floats.round_to(kept, dtype), self.outputs, dtype):
                 why = f"the {where} one gave zero for subnormal numbers, which it keeps alone"
@@ -539,7 +528,7 @@ class Cause:
 
     ``kind``: ``window``, ``reach``, ``order``, ``rounding``, ``precision``, ``flush`` (of sums,
     several joined by ``+``), ``saturation`` (of integers), ``place``, ``argument``, ``algorithm``,
-    ``alignment``, ``nondeterministic``, ``uninitialised``; empty where none of these explains it.
+    ``alignment``, ``nondeterministic``; empty where none of these explains it.
     ``why``: a sentence. ``examined``: differing outputs that were asked about, ``replayed``: those
     that came out again on both sides. ``causes``: examined outputs by cause; if not given those
     replayed. ``alone``: whether the operation alone gave its recorded bits on both sides.

@@ -348,7 +348,7 @@ def _argument_cause(sides: Sides, arguments: str) -> Cause:
     try:
         for side in sides if able else ():
             kind, why = side.unsteady()
-            if kind in ("nondeterministic", "uninitialised"):
+            if kind == "nondeterministic":
                 return Cause(kind, why, causes={kind: count}, alone=alone)
             alone, elsewhere = not why, bool(why)
             if why:

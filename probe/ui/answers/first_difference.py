@@ -584,7 +584,7 @@ def first_difference(
 
 
 # Causes of sources that are no rounding.
-NO_ROUNDING = ("window", "reach", "argument", "algorithm", "generator", "uninitialised")
+NO_ROUNDING = ("window", "reach", "argument", "algorithm", "generator")
 
 # Differing elements of which it is asked what they read.
 ELEMENTS = 8
