@@ -10,7 +10,7 @@ of its own: what reaches an output is tested on both sides where operands are no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -227,9 +227,7 @@ class Comparison:
         if refusals:
             name = "not-a-sum" if "not-a-sum" in refusals else "unexplained"
             return [name if alike else "window" for alike in same]
-        kinds, number = np.unique(self._kinds(which), axis=0, return_inverse=True)
-        names = [self._name(*kind) for kind in kinds.tolist()]
-        causes = np.array([names[n] for n in number.reshape(-1).tolist()], object)
+        causes = self._sum_causes(which)
         flushed = np.array(["flush" in name for name in causes], bool)
         for place in np.flatnonzero(flushed)[self._unflushed(which[flushed])]:
             others = [part for part in causes[place].split("+") if part != "flush"]
@@ -303,12 +301,9 @@ class Comparison:
         both = zip(orders, self.sides(same), strict=True)
         known = [revealed.replayed[tuple(places.T)] for revealed, (_, places) in both]
         proved = same[known[0] & known[1]]
-        # both summations and what is read: the columns before say how this pair's data came out
-        kinds, number = np.unique(self._kinds(proved)[:, 4:], axis=0, return_inverse=True)
-        names = [self._verdict(*kind) for kind in kinds.tolist()]
-        verdicts = np.array(names, object)[number.reshape(-1)]
-        apart = {name: proved[verdicts == name] for name in dict.fromkeys(names) if name}
-        return apart, len(same) - len(proved)
+        verdicts = self._summations_apart(proved)
+        names = sorted(filter(None, {*verdicts.tolist()}))
+        return {name: proved[verdicts == name] for name in names}, len(same) - len(proved)
 
     def _pools_apart(self, left: Pooled, right: Pooled) -> tuple[dict[str, np.ndarray], int]:
         """As ``_apart``: pairs whose ways differ in more than what the operands let be flushed."""
@@ -330,38 +325,34 @@ class Comparison:
         bias = () if self.left.case.bias is None else (BIAS,)
         return classes, [(*map(int, read), *bias) for read in leaves]
 
-    def _kinds(self, which: np.ndarray) -> np.ndarray:
-        """Returns all that decides a pair's cause, a row a pair."""
+    def _sum_causes(self, which: np.ndarray) -> np.ndarray:
+        """Names the cause of pairs of sums: texts, one a pair. Later lines outdo earlier ones."""
         assert self.left.orders is not None and self.right.orders is not None
         mine, theirs = tuple(self.pairs.left[which].T), tuple(self.pairs.right[which].T)
-        left, right = self.left.orders, self.right.orders
-        same, read = self.pairs.same_window[which], self._classes[0][mine[0]]
-        no_sum = left.not_a_sum[mine] | right.not_a_sum[theirs]
-        reached = self.left.reached[mine] ^ self.right.reached[theirs]
-        sums = left.index[mine], right.index[theirs]
-        columns = [same, no_sum, self.proved(which), reached, *sums, read]
-        return np.stack(columns, axis=1).astype(np.int64)
+        replayed, apart = self.proved(which), self._summations_apart(which)
+        causes = np.where(replayed & (apart != ""), apart, "unexplained").astype(object)
+        causes[replayed & (self.left.reached[mine] ^ self.right.reached[theirs])] = "reach"
+        causes[self.left.orders.not_a_sum[mine] | self.right.orders.not_a_sum[theirs]] = "not-a-sum"
+        causes[~self.pairs.same_window[which]] = "window"
+        return causes
 
-    def _name(self, same: int, no_sum: int, replayed: int, reached: int, *sums: int) -> str:
-        if not same:
-            return "window"
-        if no_sum:
-            return "not-a-sum"
-        if reached and replayed:
-            return "reach"
-        return (replayed and self._verdict(*sums)) or "unexplained"
-
-    def _verdict(self, one: int, two: int, read: int) -> str:
-        """Returns what sets two summations apart over the leaves that are read; empty if nothing
-        does."""
+    def _summations_apart(self, which: np.ndarray) -> np.ndarray:
+        """What sets the summations of pairs apart over the leaves that are read: texts, empty where
+        nothing does, or one is not known."""
         assert self.left.orders is not None and self.right.orders is not None
-        if one < 0 or two < 0:
-            return ""
-        left, right = self.left.orders.summations[one], self.right.orders.summations[two]
-        if left == right:
-            return ""
-        leaves = self._classes[1][read]
-        return "+".join(left.restricted(leaves).causes(right.restricted(leaves)))
+        left, right = self.left.orders, self.right.orders
+        mine, theirs = tuple(self.pairs.left[which].T), tuple(self.pairs.right[which].T)
+        numbers = np.stack([left.index[mine], right.index[theirs], self._classes[0][mine[0]]], 1)
+        kinds, number = np.unique(numbers, axis=0, return_inverse=True)
+        texts = list[str]()
+        for one, two, read in kinds.tolist():
+            words: Sequence[str] = ()
+            if min(one, two) >= 0 and left.summations[one] != right.summations[two]:
+                leaves = self._classes[1][read]
+                ours, others = left.summations[one], right.summations[two]
+                words = ours.restricted(leaves).causes(others.restricted(leaves))
+            texts.append("+".join(words))
+        return np.array(texts, object)[number.reshape(-1)]
 
     @property
     def rounding(self) -> RoundingVerdict:
