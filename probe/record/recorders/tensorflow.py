@@ -11,8 +11,11 @@ functions compiled by XLA and those that change a state. Paths are the name scop
 has the names of its layers.
 
 ``.keras`` and ``.h5`` files: :mod:`probe.targets.trust` looks first at every class that they name.
-A SavedModel is a program: loading it makes its variables and runs its initialisers, calling it runs
-its graph. So it is refused unless it is trusted.
+A
+SavedModel is a program: loading it makes its variables and runs its initialisers, calling it runs
+its graph. So its operations are read from ``saved_model.pb`` before TensorFlow loads it, and one
+that reads or writes files, calls Python or keeps a state that isn't a variable's is refused, unless
+the model is trusted. What TensorFlow itself does with a damaged file is out of reach here.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from probe.case.errors import InputError
 from probe.order.semantics import Moves, Unknown
@@ -40,6 +44,7 @@ from probe.record.recorders.tensorflow_values import (
     CALLS,
     HANDED_ON,
     HARMLESS,
+    NOTHING,
     READS,
     SHAPES,
     FunctionNode,
@@ -474,7 +479,20 @@ def target() -> str:
 
 # model files
 
-AGAIN, TRUST = "save the model again", "if you trust where it comes from, give --trust"
+AGAIN = "save the model again"
+# Operations with a state that read no file, write none and call nothing outside of the graph.
+PLAIN = (
+    *(*HARMLESS, "VarHandleOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"),
+    *("DestroyResourceOp", "HashTableV2", "MutableHashTableV2", "LookupTableImportV2"),
+    *("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt"),
+    *("StatefulUniform", "StatefulStandardNormalV2", "Multinomial"),
+)
+
+# Parts of the names of operations that do: TensorFlow's registry marks not all of them.
+OUTSIDE = ("File", "Python", "PyFunc", "Dataset", "Summary", "Print", "Debug", "ImmutableConst")
+
+# Functions that every SavedModel has to save its variables; nothing in it calls them.
+SAVING = ("__inference__traced_save", "__inference__traced_restore")
 
 
 @dataclass(frozen=True)
@@ -544,8 +562,7 @@ def _input_of(name: str, shape: Any, dtype: Any) -> Input:
 
 def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
     if not trusted:
-        why = "a SavedModel is a program, which may read and write files"
-        raise InputError("network", path.name, why, TRUST)
+        _check_graph(path)
     with without_stderr():
         model = graphs.read(path.name, lambda: tf.saved_model.load(str(path)), AGAIN)
     signatures = dict(model.signatures)
@@ -566,6 +583,37 @@ def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
         return function(**dict(zip(names, operands, strict=True)))
 
     return OpenedTensorFlow(inputs, call)
+
+
+def _check_graph(path: Path) -> None:
+    """InputError where a SavedModel holds an operation that reaches beyond its graph."""
+    saved = saved_model_pb2.SavedModel()
+    content = (path / "saved_model.pb").read_bytes()
+    graphs.read(path.name, lambda: saved.ParseFromString(content), AGAIN)
+    todo = "if you trust where it comes from, give --trust"
+    for graph in saved.meta_graphs:
+        if not graph.HasField("object_graph_def"):
+            why = "it was saved by TensorFlow 1, and loading it runs operations on files"
+            raise InputError("network", path.name, why, todo)
+        functions = graph.graph_def.library.function
+        own = {function.signature.name for function in functions}
+        saving = {name for name in own if name.startswith(SAVING)}  # a call of these is refused
+        called = (function for function in functions if function.signature.name not in saving)
+        for node in (node for function in called for node in function.node_def):
+            words, known = [*node.attr.values()], schema(node.op)
+            reached = {value.func.name for value in words}
+            reached |= {func.name for value in words for func in value.list.func}
+            beyond = known is NOTHING or any(part in node.op for part in OUTSIDE)
+            beyond |= known.stateful and node.op not in PLAIN
+            if saves := reached & saving:
+                op = f"a call of {min(saves)}"
+            elif beyond and node.op not in own:
+                op = node.op
+            else:
+                continue
+            name = "".join(sign if sign.isprintable() else "?" for sign in op)[:100]
+            why = f"its graph holds {name}, which may read or write files or run code"
+            raise InputError("network", path.name, why, todo)
 
 
 # What watches a function of this library, see ``probe.record.subject``.

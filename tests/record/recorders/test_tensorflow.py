@@ -174,7 +174,7 @@ def test_what_numpy_holds_of_a_value_is_that_value_and_what_it_computes_is_said(
     assert "outside" in record_run(TensorFlowRecorder(lambda: tf.nn.relu(x).numpy() + 1)).note
 
 
-def test_a_saved_model_is_watched_if_it_is_trusted(tmp_path):
+def test_a_saved_model_is_watched_and_one_that_reaches_outside_is_refused(tmp_path):
     class Model(tf.Module):
         def __init__(self):
             self.w = tf.Variable(normal(4, 3))
@@ -183,11 +183,20 @@ def test_a_saved_model_is_watched_if_it_is_trusted(tmp_path):
         def __call__(self, x):
             return {"y": tf.nn.relu(x @ self.w)}
 
+        @tf.function(input_signature=[tf.TensorSpec([2], tf.float32)])
+        def printing(self, x):
+            tf.print(x)
+            return x + 1.0
+
+    model = Model()
+    tf.saved_model.save(model, str(tmp_path / "good"), signatures=model.printing)
+    with pytest.raises(InputError, match="PrintV2.*trust"):
+        opened(tmp_path / "good")
+    assert opened(tmp_path / "good", trust=True).inputs[0].shape == (2,)
+    del Model.printing
     model = Model()
     tf.saved_model.save(model, str(tmp_path / "m"), signatures=model.__call__)
-    with pytest.raises(InputError, match="is a program.*trust"):
-        opened(tmp_path / "m")
-    made = opened(tmp_path / "m", trust=True)
+    made = opened(tmp_path / "m")
     assert [(one.name, one.shape) for one in made.inputs] == [("x", (None, 4))]
     x = RANDOM.normal(size=(2, 4)).astype(np.float32)
     live = record_run(made.recorder({"x": x}))
@@ -200,7 +209,7 @@ def test_files_that_are_no_models_are_refused_in_one_line(tmp_path):
     (tmp_path / "m.keras").write_bytes(b"nothing of the kind")
     for name in ("broken", "m.keras"):
         with pytest.raises(InputError) as caught:
-            opened(tmp_path / name, trust=True)
+            opened(tmp_path / name)
         assert "\n" not in str(caught.value), name
 
 
