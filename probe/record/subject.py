@@ -343,10 +343,8 @@ class Guarded:
     def __init__(self, recorder: Recorder, name: str = "", said: str = "") -> None:
         self.inner, self.name, self.said = recorder, name, said
 
-    @property
-    def target(self) -> str:
-        """As of ``Recorder``; some know it after the first run."""
-        return self.inner.target
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
     @property
     def note(self) -> str:
@@ -481,11 +479,7 @@ def beside_arrays(returned: Any) -> Beside:
 def beside_apart(left: Any, right: Any) -> str:
     """Returns what two runs return beside their arrays that differs, in words; empty if nothing
     does, or nothing is known of it."""
-    known: list[Beside | None] = []
-    for side in (left, right):
-        inner = getattr(side, "inner", side)
-        known.append(getattr(side, "beside", None) or getattr(inner, "beside", None))
-    first, second = known
+    first, second = (getattr(side, "beside", None) for side in (left, right))
     if first is None or second is None:
         return ""
     (names, texts), (others, more) = first, second

@@ -20,19 +20,7 @@ import numpy as np
 from probe.case import layout
 from probe.case.errors import Foreign, foreign
 from probe.order import semantics as s
-from probe.order.semantics import (
-    Call,
-    Meaning,
-    Moves,
-    Operand,
-    OperationTable,
-    Reshapes,
-    Same,
-    Unknown,
-    canonical,
-    moved,
-    word_list,
-)
+from probe.order.semantics import Call, Meaning, Operand
 from probe.record.contract import (
     CONSTANT,
     INPUT,
@@ -47,7 +35,7 @@ from probe.record.inputs import arrays_restored
 from probe.record.subject import Beside, Text, Unseen, nested_leaves
 
 # What NumPy's functions compute, by name; ``getitem`` and ``setitem`` are ``a[...]``.
-TABLE = OperationTable()
+TABLE = s.OperationTable()
 
 
 class ArrayRecorder:
@@ -382,12 +370,12 @@ WatchedArray.T = property(lambda self: np.transpose(self))  # type: ignore[assig
 
 # NumPy's functions of elements, whose names the table of all functions mostly knows.
 UFUNCS = {
-    ufunc.__name__: canonical(ufunc.__name__)
+    ufunc.__name__: s.canonical(ufunc.__name__)
     for ufunc in vars(np).values()
     if isinstance(ufunc, np.ufunc) and ufunc.nout == 1 and ufunc.signature is None
 }
 
-REDUCTIONS = word_list("sum mean var:variance std:deviation prod")
+REDUCTIONS = s.word_list("sum mean var:variance std:deviation prod")
 
 
 @TABLE.row([*UFUNCS])
@@ -406,7 +394,7 @@ def _np_reduce(
 ) -> Meaning:
     rank, word = len(a.shape), REDUCTIONS[c.op]
     if set(words) - {"dtype", "ddof", "correction"}:
-        return Unknown(f"{word} with {', '.join(words)}")
+        return s.Unknown(f"{word} with {', '.join(words)}")
     axes = range(rank) if axis is None else (axis if isinstance(axis, tuple | list) else (axis,))
     return s.reduced(word, (k % rank for k in axes))
 
@@ -415,7 +403,7 @@ def _np_reduce(
 def _dot(c: Call, a: Any, b: Any) -> Meaning:
     if 0 in (ranks := (c.rank(0), c.rank(1))):
         return s.function("multiply")
-    return s.matmul(ranks) if ranks[1] <= 2 else Unknown("dot of more than two axes")
+    return s.matmul(ranks) if ranks[1] <= 2 else s.Unknown("dot of more than two axes")
 
 
 @TABLE.row(["transpose", "swapaxes", "moveaxis", "rollaxis"])
@@ -428,8 +416,8 @@ def _np_turn(c: Call, a: Operand, *args: Any, **words: Any) -> Meaning:
 @TABLE.row("pad")
 def _np_pad(c: Call, array: Any, pad_width: Any, mode: Any = "constant", **words: Any) -> Meaning:
     if mode not in ("constant", "edge", "reflect", "symmetric", "wrap") or "reflect_type" in words:
-        return Unknown(f"a pad that computes, {mode}")
-    return Moves()
+        return s.Unknown(f"a pad that computes, {mode}")
+    return s.Moves()
 
 
 Row = Callable[..., Meaning]
@@ -437,10 +425,10 @@ Row = Callable[..., Meaning]
 TABLE |= {
     "matmul": lambda c, x1, x2, **_: s.matmul((c.rank(0), c.rank(1))),
     "einsum": lambda c, equation, *_, **__: s.einsum(equation),
-    "copy": lambda c, *_, **__: Same(),
+    "copy": lambda c, *_, **__: s.Same(),
     "clip": lambda c, *_, **__: s.function("clip"),
-    **dict.fromkeys("reshape squeeze expand_dims ravel".split(), lambda c, *_, **__: Reshapes()),
-    **dict.fromkeys("max amax min amin".split(), lambda c, *_, **__: Moves()),
+    **dict.fromkeys("reshape squeeze expand_dims ravel".split(), lambda c, *_, **__: s.Reshapes()),
+    **dict.fromkeys("max amax min amin".split(), lambda c, *_, **__: s.Moves()),
 }
 
 
@@ -448,8 +436,8 @@ def meaning(c: Call, args: Sequence[Any], words: dict[str, Any]) -> Meaning:
     """Returns what a call computes; unknown where its row takes no such arguments."""
     row = TABLE.get(c.op)
     if row is None:
-        return moved(c.op) or Unknown(f"{c.op} is not described in probe")
+        return s.moved(c.op) or s.Unknown(f"{c.op} is not described in probe")
     try:
         return row(c, *args, **words)
     except (TypeError, ValueError, IndexError) as error:
-        return Unknown(f"it is called in a way that is not described in probe ({error})")
+        return s.Unknown(f"it is called in a way that is not described in probe ({error})")
