@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from probe.case import operands
@@ -200,16 +200,44 @@ def condition_text(condition: Condition) -> str:
     )
 
 
-def search_conditions(
-    left: Target, right: Target, ask: Callable[[Target], ReleaseStep]
-) -> Conditions:
-    """Searches the sets of conditions by size. ``ask``: what a target shows, or why it can't run.
+# What a target shows, as a short name, and in words. TargetError: it can't show it.
+Measured = Callable[[Target], tuple[str, str]]
 
-    All sets of the smallest size that brings the results back are found. InputError: an end can't
-    be run.
+
+def step_on(
+    where: Target, measured: Measured, tell: Say = silent, keep: bool = True
+) -> ReleaseStep:
+    """What a target shows. A release that is missing is installed, about a minute and 0.5 GB, and
+    with ``keep`` it stays."""
+    here = where.version is None or installation.is_there(where)
+    doing = f"{'measuring' if here else 'installing and measuring'} {where.text}"
+    tell(doing)
+    try:
+        with VOICE.doing(doing):
+            if where.version is not None:
+                installation.install_target(where)
+            seen, says = measured(where)
+    except TargetError as error:
+        return ReleaseStep(where.text, None, why=error.why, installed=not here)
+    finally:
+        gone = here or keep or environments.find_environment(where.name, where.version) is None
+        if not gone:
+            installation.remove_installed(where)
+    if says:
+        tell(f"{where.text}: {says}")  # known also where somebody interrupts the search
+    return ReleaseStep(where.text, seen, says, installed=not here)
+
+
+def search_conditions(
+    left: Target, right: Target, measured: Measured, tell: Say = silent
+) -> Conditions:
+    """Returns the smallest sets of ``left``'s conditions that bring its results back on ``right``.
+
+    All sets of the smallest size that does are found, at a start of the library for each that is
+    tried. InputError: an end can't be run.
     """
     every = conditions_apart(left, right)
-    steps = [ask(left), ask(right)]
+    steps = [step_on(left, measured, tell), step_on(right, measured, tell)]
     for end in steps:
         if end.seen is None:
             raise InputError("target", end.version, end.why, "take a different target")
@@ -220,8 +248,10 @@ def search_conditions(
 
     def returns(some: Sequence[Condition]) -> bool:
         # all conditions of the left target together are the left target, which was run
-        step = steps[0] if len(some) == len(every) else ask(right.with_(**dict(some)))
-        steps.extend([step] * (step is not steps[0]))
+        if len(some) == len(every):
+            return True
+        step = step_on(right.with_(**dict(some)), measured, tell)
+        steps.append(step)
         failed.extend([(len(some), step.version)] * (step.seen is None))
         return step.seen == steps[0].seen
 
@@ -257,40 +287,38 @@ def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> 
     return releases_in_order(ends[0], ends[1], known)
 
 
-@dataclass
-class ReleaseQuestion:
-    """What a target shows, and a release of it: see :func:`first_change`.
+def search_releases(
+    left: Target,
+    right: Target,
+    measured: Measured,
+    tell: Say = silent,
+    *,
+    releases: Sequence[str] = (),
+    keep: bool = True,
+) -> ReleaseChange:
+    """Returns the first release after ``left`` that shows something else than it.
 
-    ``what``: ``bits`` of all outputs at ``lengths``, or ``order``: how each is added there.
-    ``keep``: what is installed stays.
+    ``left`` and ``right``: one target at two releases, in either order. ``releases``, ``keep``: as
+    of ``releases_between`` and ``step_on``. Errors: InputError.
     """
 
+    def ask(version: str) -> ReleaseStep:
+        step = step_on(left.with_(version=version), measured, tell, keep)
+        return replace(step, version=version)
+
+    return first_change(releases_between(left, right, releases), ask)
+
+
+@dataclass
+class ShownByCase:
+    """What a case shows on a target: ``bits`` of all outputs at ``lengths``, two or more, or
+    ``order``: how each is added there."""
+
     case: Case
-    target: Target
     lengths: Sequence[int]
     what: str
-    keep: bool = True
-    tell: Say = field(default=silent)
 
-    def __call__(self, version: str) -> ReleaseStep:
-        """Installs the release if it is missing, and runs the question on it."""
-        where = self.target.with_(version=version)
-        here = installation.is_there(where)
-        doing = f"{'measuring' if here else 'installing and measuring'} {where.text}"
-        self.tell(doing)
-        try:
-            with VOICE.doing(doing):
-                installation.install_target(where)
-                seen, says = self.measured(where)
-        except TargetError as error:
-            return ReleaseStep(version, None, why=error.why, installed=not here)
-        finally:
-            if not here and not self.keep and environments.find_environment(where.name, version):
-                installation.remove_installed(where)
-        return ReleaseStep(version, seen, says, installed=not here)
-
-    def measured(self, where: Target) -> tuple[str, str]:
-        """Returns what a target shows, as a short hash, and in words. TargetError."""
+    def __call__(self, where: Target) -> tuple[str, str]:
         session = open_session(where)
         try:
             session.start()
@@ -332,68 +360,10 @@ def _short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def bisect_releases(
-    case: Case,
-    left: Target,
-    right: Target,
-    lengths: Sequence[int],
-    what: str = "order",
-    releases: Sequence[str] = (),
-    **how: Any,
-) -> ReleaseChange:
-    """Returns the first release after ``left`` that shows something else than it.
-
-    ``how``: ``keep`` and ``tell``, as of :class:`ReleaseQuestion`.
-    ``left`` and ``right``: one target at two releases, in either order. ``lengths``: two or more.
-    Costs an installation of about a minute and 0.5 GB for each release run: log2(n) + 2 of them.
-    Errors: InputError.
-    """
-    between = releases_between(left, right, releases)
-    return first_change(between, ReleaseQuestion(case, left, lengths, what, **how))
-
-
 def only_releases(left: Target, right: Target) -> bool:
     """Returns whether two targets differ in their releases alone, and name both."""
     both = left.version is not None and right.version is not None
     return both and left.with_(version=None) == right.with_(version=None)
-
-
-def bisect_conditions(
-    case: Case,
-    left: Target,
-    right: Target,
-    lengths: Sequence[int],
-    what: str = "bits",
-    tell: Say = silent,
-) -> Conditions:
-    """Returns the smallest sets of ``left``'s conditions that bring its results back on ``right``.
-
-    ``what``: as of :class:`probe.sizes.bisection.ReleaseQuestion`; ``lengths``: two or
-    more. Costs a start of the library for each set that is tried. Errors: InputError.
-    """
-    question = ReleaseQuestion(case, left, lengths, what)
-    return search_targets(left, right, question.measured, tell)
-
-
-def search_targets(
-    left: Target, right: Target, measured: Callable[[Target], tuple[str, str]], tell: Say
-) -> Conditions:
-    """As ``search_conditions``, of what a target shows as a short name, and in words. TargetError
-    of it: this target can't show it, and nor can one that can't be installed."""
-
-    def ask(where: Target) -> ReleaseStep:
-        tell(f"measuring {where.text}")
-        try:
-            if where.version is not None:
-                installation.install_target(where)
-            seen, says = measured(where)
-        except TargetError as error:
-            return ReleaseStep(where.text, None, why=error.why)
-        if says:
-            tell(f"{where.text}: {says}")  # known also where somebody interrupts the search
-        return ReleaseStep(where.text, seen, says)
-
-    return search_conditions(left, right, ask)
 
 
 def conditions_lines(conditions: Conditions, what: str) -> Iterator[str]:

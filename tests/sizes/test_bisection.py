@@ -11,18 +11,18 @@ import math
 import pytest
 
 from probe.case.case import Case
-from probe.case.errors import InputError
+from probe.case.errors import InputError, TargetError
 from probe.sizes import bisection
 from probe.sizes.bisection import (
     ReleaseStep,
-    bisect_conditions,
-    bisect_releases,
+    ShownByCase,
     conditions_apart,
     conditions_lines,
     first_change,
     only_releases,
     releases_between,
     search_conditions,
+    search_releases,
 )
 from probe.targets import installation
 from probe.targets.target import Target
@@ -80,7 +80,7 @@ def releases(monkeypatch):
 @pytest.mark.parametrize("what", bisection.WHAT)
 def test_orders_and_bits_are_asked_of_a_target(releases, what):
     ends = Target("reference", "1"), Target("reference", "4")
-    found = bisect_releases(CASE, *ends, (5, 12), what, releases)
+    found = search_releases(*ends, ShownByCase(CASE, (5, 12), what), releases=releases)
     assert (found.last, found.first) == ("2", "3") and found.holds
     assert len(found.steps) <= 4
 
@@ -101,13 +101,14 @@ LEFT, RIGHT = (Target.parse(one) for one in ("tensorflow,onednn=0,threads=1", "t
 
 
 def asking(shows):
-    """An ``ask`` whose answer is a function of the switches, and the targets that were asked."""
+    """What is shown is a function of the switches; and the targets that were asked."""
     asked = []
 
     def ask(where):
         asked.append(where.text)
-        seen = shows(dict(where.switches))
-        return ReleaseStep(where.text, seen, why="" if seen else "no such kernel")
+        if (seen := shows(dict(where.switches))) is None:
+            raise TargetError(where.text, "error", "no such kernel")
+        return seen, ""
 
     return ask, asked
 
@@ -154,13 +155,14 @@ def test_what_is_different():
 def test_conditions_of_a_library_are_found():
     """With a switch of lengths the reference adds in pairs from there on, whatever else is said."""
     left = Target.parse("reference,algorithm=pairwise,length_switch=3")
-    found = bisect_conditions(CASE, left, Target.parse("reference"), range(5, 12))
+    shown = ShownByCase(CASE, range(5, 12), "bits")
+    found = search_conditions(left, Target.parse("reference"), shown)
     assert found.sets == [["length_switch=3"]]
     tried = [one.version.partition(",")[2] for one in found.steps[2:]]
     assert tried == ["algorithm=pairwise", "length_switch=3"]
     ends = Target.parse("reference,algorithm=random"), Target.parse("reference")
     with pytest.raises(InputError, match="does not repeat its own bits"):
-        bisect_conditions(CASE, *ends, range(5, 12))
+        search_conditions(*ends, shown)
 
 
 @pytest.mark.slow

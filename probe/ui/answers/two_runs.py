@@ -51,7 +51,7 @@ from probe.record.subject import (
     open_model,
     run_unwatched,
 )
-from probe.sizes.bisection import Conditions, search_targets
+from probe.sizes.bisection import Conditions, search_conditions
 from probe.sweep.printing import counted
 from probe.targets import budget
 from probe.targets.budget import within
@@ -498,7 +498,7 @@ def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -
             raise TargetError(where.text, "error", why)
         return digests[0], ""
 
-    return search_targets(left, right, bits_on, tell)
+    return search_conditions(left, right, bits_on, tell)
 
 
 @dataclass(repr=False)

@@ -360,18 +360,19 @@ def bisect(
     values = options["lengths"] or list(range(shortest, shortest + 15))
     require_length(case.with_(length=max(values)))
     report = {"what": what, "case": case.to_json()}
+    shown = bisection.ShownByCase(case, values, what)
     if ends[0].name == ends[1].name and not bisection.only_releases(*ends):
         for name in filter(on_command_line, ("releases", "remove")):
             why = "the targets differ in conditions, which are searched without it"
             raise InputError(name, options[name], why, f"leave out --{name}")
         with out.progress("bisect"):
-            conditions = bisection.bisect_conditions(case, *ends, values, what, out.note)
+            conditions = bisection.search_conditions(*ends, shown, out.note)
         return out.give(report | conditions.to_json(), lambda: show.conditioned(conditions, what))
     releases = options["releases"]
-    how: dict[str, Any] = {"keep": not options["remove"], "tell": out.note}
+    how: dict[str, Any] = {"keep": not options["remove"]}
     how["releases"] = [each.strip() for each in releases.split(",")] if releases else ()
     with out.progress("bisect"):
-        change = bisection.bisect_releases(case, *ends, values, what, **how)
+        change = bisection.search_releases(*ends, shown, out.note, **how)
     report |= change.to_json()
     return out.give(report, lambda: show.bisected(report))
 
