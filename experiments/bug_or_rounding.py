@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from lib import frame
-from lib.threads import THREADS, Thread
+from lib.threads import HELD, THREADS, Thread
 from probe.case import floats
 from probe.explain.enclosure import WITHIN, Enclosure, RoundingVerdict, of_sums
-from probe.explain.verdict import BUG, ROUNDING
+from probe.explain.verdict import BUG, ROUNDING, ExactSum
 from probe.order.replay import replay
 from probe.order.summation import Rounding as Rounded
 from probe.order.summation import Summation
@@ -175,13 +175,19 @@ def counted(told: RoundingVerdict) -> dict[str, Any]:
 
 def asked(thread: Thread) -> dict[str, Any]:
     """Judges a thread; ``effect``: from how many ulps on an error of its outputs is seen."""
-    found = thread.judge()
-    verdict = BUG if found.beyond else ROUNDING
+    held = []
+    for y, given in thread.sums()[:HELD]:
+        terms = tuple(given)
+        held.append(ExactSum(float(y), terms, thread.dtype, len(terms) + thread.more))
+    beyond = sum(not one.within for one in held)
+    verdict = BUG if beyond else ROUNDING
     right = "as told" if verdict == thread.told else f"told as {thread.told}"
-    what = " ".join(thread.text.split())
-    cause = f"{verdict}; {right}; run; {found.summands} summands; {found.ulps:.3g} ulp: {what}"
-    told = RoundingVerdict(within=found.outputs - found.beyond, beyond=found.beyond)
-    return counted(told) | {"effect": found.seen, "pairs": 1, "cause": cause}
+    summands, ulps = max(len(one.terms) for one in held), max(one.ulps for one in held)
+    what = " ".join((thread.sums.__doc__ or "").split())
+    cause = f"{verdict}; {right}; run; {summands} summands; {ulps:.3g} ulp: {what}"
+    told = RoundingVerdict(within=len(held) - beyond, beyond=beyond)
+    seen = float(np.median([one.most for one in held]))
+    return counted(told) | {"effect": seen, "pairs": 1, "cause": cause}
 
 
 if __name__ == "__main__":
