@@ -208,13 +208,14 @@ BOTH = ((slice(0, 1), slice(0, 2)),)
 
 
 @pytest.mark.slow
-def test_a_sweep_compares_every_layout_with_contiguous_and_goes_on_from_its_store(tmp_path):
+def test_a_sweep_compares_layouts_with_contiguous_and_goes_on_from_its_store(tmp_path):
     case = Case("sum", in_channels=300, length=5)
     for _ in range(2):
-        found = probe.sweep(case, None, "numpy", vary="layout", store=tmp_path).to_json()
-        assert found["against"] == "contiguous" and found["comparisons"] == 5
+        words = ["transposed", "strided", "offset:4"]
+        found = probe.sweep(case, words, "numpy", vary="layout", store=tmp_path).to_json()
+        assert found["against"] == "contiguous" and found["comparisons"] == 3
         assert [one["layout"] for one in found["lengths"]][:1] == ["transposed"]
-    assert found["stored_before"] == 5
+    assert found["stored_before"] == 3
     stored = probe.load(tmp_path)
     assert set(stored.comparisons["against"]) == {1} and 2 in set(stored.comparisons["at"])
     assert set(stored.comparisons["vary"]) == {"layout"}

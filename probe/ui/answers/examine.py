@@ -114,9 +114,7 @@ class Diagnosis(Answer):
         }
 
     def drawn(self) -> Figure | None:
-        from probe.report import trees
-
-        return trees.walked(self.found.found, self.lines())
+        return self.found.drawn()
 
 
 @typed

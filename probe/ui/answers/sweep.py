@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probe.case import layout
 from probe.case.arguments import choice, optional_number, typed
 from probe.case.case import Case, require_places
 from probe.case.errors import InputError, TargetError, refuse
@@ -19,7 +18,6 @@ from probe.sweep.campaign import case_row, run_row
 from probe.sweep.plan import Plans, Shard, SweepRequest, axis_values, within_shard
 from probe.sweep.printing import up_to
 from probe.sweep.summary import Summary
-from probe.targets import backends
 from probe.targets.budget import within
 from probe.targets.launch import open_session
 from probe.targets.progress import Tell, silent
@@ -211,7 +209,7 @@ def sweep(
 
     ``lengths``: two or more values of the axis ``vary`` (length, batch, filters, channels or
     layout; None: length, of a dense layer batch), such as ``range(5, 41)`` or ``"5..40"``. Layouts
-    are words, each compared with ``contiguous``; ``lengths`` None: all that the targets keep.
+    are words, each compared with ``contiguous``.
     ``target``: one or several.
     ``by``: ``bits``, or ``order``: the summations are compared, for all finite operands.
     ``store``: a folder, or a store of the caller's, who closes it; what is there is not measured
@@ -258,7 +256,7 @@ def sweep(
     else:
         targets = checked_targets(target)
     if (vary := axis_of(checked_case(case), vary)) == "layout":
-        values = _layout_numbers(lengths, case, targets)
+        values = _layout_numbers(lengths)
     else:
         values = length_values(lengths, vary)
     plans = Plans([case], vary, *axis_values(values, vary))
@@ -310,25 +308,11 @@ def sweep(
         return swept
 
 
-# Bytes of the offsets that a sweep of all layouts tries.
-OFFSETS = (4, 16, 32)
-
-
-def _layout_numbers(
-    layouts: Iterable[int | str] | None, case: Case, targets: Sequence[Target]
-) -> list[int]:
-    """The numbers of layouts, ``contiguous`` last; None: all that the targets keep."""
+def _layout_numbers(layouts: Iterable[int | str] | None) -> list[int]:
+    """The numbers of layouts, ``contiguous`` last. InputError: there are none, or no such one."""
     if layouts is None:
-        kept_words = tuple(dict.fromkeys(w for t in targets for w in backends.get(t.name).layouts))
-        words = [word for word in kept_words if not word.startswith(layout.OFFSET)]
-        offsets = (f"{layout.OFFSET}{count}" for count in OFFSETS)
-        words += [word for word in offsets if layout.keeps_layout(word, kept_words)]
-        layouts = []
-        for word in words:
-            # operands of this case can't lie so
-            with suppress(InputError):
-                case.with_(layout=word)
-                layouts.append(word)
+        todo = "give words such as transposed,offset:16"
+        raise InputError("layouts", "(none)", "nothing is compared with contiguous", todo)
     several = layouts.split(",") if isinstance(layouts, str) else list(layouts)
     numbers = [number_of("layout", word) for word in several]
     compared, against = axis_values([number for number in numbers if number is not None], "layout")

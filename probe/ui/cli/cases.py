@@ -210,8 +210,7 @@ KEPT = (
 
 LENGTHS = (
     "The lengths (or batches, ...) to run: 5..64, 5..64:3, 5,7,9..12. Each is compared with the "
-    "largest. Layouts are names such as transposed,offset:16; each is compared with contiguous, "
-    "and by default all that the targets support are run."
+    "largest. Layouts are names such as transposed,offset:16; each is compared with contiguous."
 )
 BY = (
     "bits: compares outputs; order: reveals and compares the order and rounding of their sums, "

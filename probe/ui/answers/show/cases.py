@@ -21,50 +21,28 @@ if TYPE_CHECKING:
     from probe.ui.answers.cases import Explained, Ordered, Switching, WindowsAnswer
     from probe.ui.answers.reproduce import Reproduced
 
-Region = tuple[np.ndarray, ...]
-
-
-def regions(mask: np.ndarray) -> Iterator[Region]:
-    """The True entries of a mask as disjoint products of indices, one index set an axis.
-
-    Slices along the first axis that look alike are taken together, and so on inwards.
-    """
-    if mask.ndim == 1:
-        if mask.any():
-            yield (np.flatnonzero(mask),)
-        return
-    rows = mask.reshape(len(mask), -1)
-    _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    for number in np.argsort(first):
-        members = np.flatnonzero(which.reshape(-1) == number)
-        for inner in regions(mask[members[0]]):
-            yield (members, *inner)
-
-
-# Regions of a mask that are written out.
-REGIONS = 4
-
 
 def where_true(mask: np.ndarray) -> str:
-    """Where a mask of the output's shape is True, in its first ``REGIONS`` regions.
+    """Where a mask of the output's shape is True, by its indices along each axis; ``part of`` says
+    that not all of these are.
 
     Axes of one entry are left out, ``*`` is all of an axis.
     """
-    blocks = list(regions(mask))
-    if mask.size == 1:
-        return "the output" if blocks else "none"
-    texts = []
-    for region in blocks[:REGIONS]:
-        parts = [
-            "*" if len(indices) == size else ranges(indices.tolist(), 8)
-            for indices, size in zip(region, mask.shape, strict=True)
-            if size > 1
-        ]
-        if len(parts) > 1:
-            parts = [f"({part})" if "," in part else part for part in parts]
-        texts.append(f"out[{', '.join(parts)}]")
-    text, more = "; ".join(texts), len(blocks) - REGIONS
-    return f"{text}; and {more} more blocks of this kind" if more > 0 else text or "none"
+    places = np.argwhere(mask)
+    if not len(places):
+        return "none"
+    along = [np.unique(indices) for indices in places.T]
+    parts = [
+        "*" if len(indices) == size else ranges(indices.tolist(), 8)
+        for indices, size in zip(along, mask.shape, strict=True)
+        if size > 1
+    ]
+    if not parts:
+        return "the output"
+    if len(parts) > 1:
+        parts = [f"({part})" if "," in part else part for part in parts]
+    whole = len(places) == np.prod([len(indices) for indices in along])
+    return f"{'' if whole else 'part of '}out[{', '.join(parts)}]"
 
 
 def output_name(index: tuple[int, ...]) -> str:

@@ -3,23 +3,11 @@
 import io
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from rich.console import Console
 
 import probe
 from probe import Case
 from probe.ui.answers.show import cases
-
-
-@settings(deadline=None)  # a machine at work failed it, which measures no time
-@given(st.integers(0, 2**24 - 1))
-def test_regions_are_the_mask_again(number):
-    mask = np.array([number >> bit & 1 for bit in range(24)], bool).reshape(2, 4, 3)
-    again = np.zeros_like(mask, int)
-    for region in cases.regions(mask):
-        again[np.ix_(*region)] += 1
-    np.testing.assert_array_equal(again, mask)
 
 
 def test_outputs_are_named_by_their_axes():
@@ -32,7 +20,8 @@ def test_outputs_are_named_by_their_axes():
     assert cases.where_true(np.ones((1, 5, 1), bool)) == "out[*]"
     odd = np.zeros((1, 12, 2), bool)
     odd[0, np.arange(12), np.arange(12) % 2] = True
-    assert cases.where_true(odd).count("out[") == 2
+    assert cases.where_true(odd) == "part of out[*, *]"
+    assert cases.where_true(np.zeros((1, 5, 1), bool)) == "none"
 
 
 def test_sums_without_weights_are_not_said_to_be_scaled():
