@@ -111,14 +111,17 @@ def layer_of(difference: Difference, region: Region) -> str:
         sides = isolated_sides(difference.left, difference.right, region)
     except (KeyError, InputError):
         return ""
-    return "" if sides is None else layer_text(sides[0])
+    return "" if sides is None else layer_text(sides[0], region.path)
 
 
-def layer_text(alone: Alone) -> str:
-    """What an operation is called in its library; empty where it is no case."""
+def layer_text(alone: Alone, path: str = "") -> str:
+    """What an operation is called in its library; empty where it is no case.
+
+    ``path``: where it stands in the model: a layer of Keras's, where there is one.
+    """
     with suppress(ProbeError, KeyError, IndexError):
         library = Target.parse(alone.side.target).name
-        return as_users_write(case_of(alone), library)
+        return as_users_write(case_of(alone), library, bool(path))
     return ""
 
 
@@ -151,12 +154,12 @@ def _cases_along(run: Run) -> Iterator[tuple[Case, str]]:
         with suppress(ProbeError, KeyError, IndexError):
             pair = Pair.of_all(op.gives[0], op.gives[0], 1)
             case = case_of(Alone.of(run, number, 0, pair, 0))
-            words = as_users_write(case, Target.parse(run.target).name)
+            words = as_users_write(case, Target.parse(run.target).name, bool(op.path))
             yield case, f"{words} at {op.path}" if op.path else words
 
 
-def as_users_write(case: Case, library: str) -> str:
-    """Returns a case as users of PyTorch write it, ``nn.Linear(1536, 384)``, or in words."""
+def as_users_write(case: Case, library: str, named: bool = True) -> str:
+    """Returns a case as its library's users write it: ``nn.Linear(1536, 384)``."""
     rank, depthwise = case.spatial_rank, case.op[0] == "d"  # a dense layer has no rank
     kernel = case.kernel[0] if rank == 1 else case.kernel
     plain = Case(case.op, case.kernel, case.in_channels, filters=case.filters, groups=case.groups)
@@ -183,7 +186,16 @@ def as_users_write(case: Case, library: str) -> str:
         sizes = f"{case.in_channels}, {case.filters}, {kernel}"
         name = f"nn.Conv{'Transpose' * case.operation.transposed}{rank}d"
         return f"{name}({', '.join([sizes, *options])})"
+    if library in ("tensorflow", "keras"):
+        if not rank:
+            dense = f"Dense({case.filters}) of {case.in_channels} numbers"
+            return dense if named else f"tf.matmul with {case.in_channels}x{case.filters} weights"
+        if depthwise:
+            return f"DepthwiseConv{rank}D({', '.join([str(kernel), *options])})"
+        sizes = f"{case.filters}, {kernel}"
+        name = f"Conv{rank}D{'Transpose' * case.operation.transposed}"
+        return f"{name}({', '.join([sizes, *options])}) of {case.in_channels} channels"
+    word = {"onnxruntime": ("Gemm", "Conv"), "litert": ("FULLY_CONNECTED", "CONV_2D")}
+    name = word.get(library, ("a product", "a convolution"))[rank > 0]
     sizes = f"{case.in_channels} to {case.filters}"
-    if not rank:
-        return f"a product of {sizes}"
-    return f"a convolution of {', '.join([sizes, f'kernel {kernel}', *options])}"
+    return f"{name} of {sizes}{f', kernel {kernel}' * (rank > 0)}"

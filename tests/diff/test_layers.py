@@ -35,6 +35,14 @@ def test_a_case_in_the_words_of_pytorch(text):
     assert layers.as_users_write(SPELLED[text], "torch") == text
 
 
+def test_in_the_words_of_keras():
+    case = probe.Case("conv1d", kernel=3, in_channels=4, filters=6, padding="same", length=9)
+    assert layers.as_users_write(case, "tensorflow") == "Conv1D(6, 3, padding='same') of 4 channels"
+    dense = probe.Case("dense", in_channels=12, filters=5)
+    assert layers.as_users_write(dense, "keras") == "Dense(5) of 12 numbers"
+    assert layers.as_users_write(dense, "tensorflow", False) == "tf.matmul with 12x5 weights"
+
+
 LAYERS = {
     "nn.Linear(12, 5)": (lambda: torch.nn.Linear(12, 5), (40, 12)),
     "nn.Linear(12, 3)": (lambda: torch.nn.Linear(12, 3, bias=False), (2, 20, 12)),
