@@ -269,20 +269,15 @@ class OpenedTorch:
 
     def __init__(self, path: Path, model: Callable[..., Any], inputs: tuple[Input, ...]) -> None:
         self.path, self.model, self.inputs = path, model, inputs
-        self.needed = {entry.name for entry in inputs}
         self.positional = False
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Any:
-        """Returns a recorder of the model with these inputs. InputError where they don't fit."""
-        known = {entry.name: entry for entry in self.inputs}
-        for name in arrays:
-            if name not in known:
-                todo = f"its inputs are {', '.join(known)}"
-                raise InputError("inputs", name, f"{self.path.name} has no such input", todo)
-        for name in self.needed - arrays.keys():
-            raise InputError("inputs", name, "the model needs it", "give an array of that name")
-        given = [name for name in known if name in arrays]
-        arguments = {name: self._argument(known[name], arrays[name]) for name in given}
+        """Returns a recorder of the model with these inputs; it says itself which don't fit."""
+        arguments = dict[str, torch.Tensor]()
+        for own in (own for own in self.inputs if own.name in arrays):
+            plain = torch.from_numpy(np.array(arrays[own.name]))
+            bits = own.dtype == "bfloat16" and plain.dtype == torch.uint16
+            arguments[own.name] = plain.view(torch.bfloat16) if bits else plain
 
         def call(model: Callable[..., Any]) -> Any:
             alone = self.positional or len(arguments) == 1
@@ -298,16 +293,6 @@ class OpenedTorch:
         recorder = TorchRecorder(lambda: call(copy.deepcopy(model) if stateful else model))
         recorder.note, recorder.gradients = STATE if stateful else "", False
         return recorder
-
-    def _argument(self, own: Input, values: np.ndarray) -> Any:
-        both = zip(own.shape, values.shape, strict=False)
-        fits = len(own.shape) == values.ndim and all(n in (None, m) for n, m in both)
-        if own.dtype and not fits:
-            shape = ", ".join("any" if n is None else str(n) for n in own.shape)
-            raise InputError("inputs", own.name, f"has shape {values.shape}", f"give ({shape})")
-        plain = torch.from_numpy(np.array(values))
-        bits = own.dtype == "bfloat16" and plain.dtype == torch.uint16
-        return plain.view(torch.bfloat16) if bits else plain
 
 
 def opened(path: str | Path, trust: bool = False) -> OpenedTorch:
@@ -360,9 +345,7 @@ def _exported(path: Path) -> OpenedTorch:
 def _torchscript(path: Path) -> OpenedTorch:
     model = torch.jit.load(str(path), map_location="cpu").eval()
     arguments = model.forward.schema.arguments[1:]
-    loaded = OpenedTorch(path, model, tuple(Input(argument.name, (), "") for argument in arguments))
-    loaded.needed = {argument.name for argument in arguments if not argument.has_default_value()}
-    return loaded
+    return OpenedTorch(path, model, tuple(Input(argument.name, (), "") for argument in arguments))
 
 
 def _pickled(path: Path) -> OpenedTorch:
@@ -373,9 +356,7 @@ def _pickled(path: Path) -> OpenedTorch:
     named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     every = inspect.signature(model.forward).parameters.values()
     plain = [param for param in every if param.kind in named]
-    loaded = OpenedTorch(path, model.eval(), tuple(Input(param.name, (), "") for param in plain))
-    loaded.needed = {param.name for param in plain if param.default is param.empty}
-    return loaded
+    return OpenedTorch(path, model.eval(), tuple(Input(param.name, (), "") for param in plain))
 
 
 # What watches a function of this library, see ``probe.record.subject``.
