@@ -173,8 +173,8 @@ def _as_accepted(opened: Any, model: Any, inputs: Mapping[str, np.ndarray]) -> A
         raise InputError("target", "(own process)", APART, "leave out --target")
     if not isinstance(opened, FunctionSubject):
         # of a .keras file, whose layers are replaced
-        own = getattr(getattr(opened, "inner", None), "model", None)
-        return model if own is None else own
+        inner = getattr(opened, "inner", None)
+        return inner.function if isinstance(inner, FunctionSubject) else model
     function = opened.of_arrays(inputs)
     if opened.torch and function is opened.function:
         return function

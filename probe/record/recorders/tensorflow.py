@@ -497,12 +497,11 @@ SAVING = ("__inference__traced_save", "__inference__traced_restore")
 
 @dataclass(frozen=True)
 class OpenedTensorFlow:
-    """A model file, as ``contract.Opened`` says. ``call``: runs it on tensors in the order of its
-    inputs. ``model``: Keras's own, whose layers can be replaced; None of a SavedModel."""
+    """A SavedModel, as ``contract.Opened`` says. ``call``: runs it on tensors in the order of its
+    inputs."""
 
     inputs: tuple[Input, ...]
     call: Callable[[Sequence[Any]], Any]
-    model: Any = None
     recorders: dict[Any, TensorFlowRecorder] = field(default_factory=dict, compare=False)
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> TensorFlowRecorder:
@@ -525,7 +524,7 @@ def opened(path: Path, trust: bool = False) -> OpenedTensorFlow | FunctionSubjec
     return _saved_model(path, trust) if path.is_dir() else _keras(path, trust)
 
 
-def _keras(path: Path, trusted: bool) -> OpenedTensorFlow | FunctionSubject:
+def _keras(path: Path, trusted: bool) -> FunctionSubject:
     with without_stderr():
         named = trust.check_keras(path, trusted)
     try:
@@ -540,24 +539,7 @@ def _keras(path: Path, trusted: bool) -> OpenedTensorFlow | FunctionSubject:
     if not model.inputs:
         why = "it has not been built, so its inputs are not known"
         raise InputError("network", path.name, why, "give it an Input, or call it once, and save")
-    if keras.backend.backend() != "tensorflow":  # whose operations the recorder of its library sees
-        return FunctionSubject(model)
-    inputs = tuple(_input_of(tensor.name, tensor.shape, tensor.dtype) for tensor in model.inputs)
-
-    def call(operands: Sequence[Any]) -> Any:
-        structure, packed = getattr(model, "input", None), list(operands)
-        if isinstance(structure, dict | list | tuple):  # in which the model takes its inputs
-            packed = keras.tree.pack_sequence_as(structure, packed)
-        elif len(packed) == 1:
-            (packed,) = packed
-        return model(packed, training=False)
-
-    return OpenedTensorFlow(inputs, call, model)
-
-
-def _input_of(name: str, shape: Any, dtype: Any) -> Input:
-    sizes = tuple(None if n is None else int(n) for n in shape)
-    return Input(str(name), sizes, tf.as_dtype(dtype).name)
+    return FunctionSubject(model)
 
 
 def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
@@ -571,16 +553,17 @@ def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
         raise InputError("network", path.name, why, "save it with signatures=...")
     function = signatures.get("serving_default") or signatures[min(signatures)]
     specs = function.structured_input_signature[1]
-    inputs = tuple(_input_of(n, spec.shape.as_list(), spec.dtype) for n, spec in specs.items())
-    names = [entry.name for entry in inputs]
+    inputs = tuple(
+        Input(name, tuple(spec.shape.as_list()), spec.dtype.name) for name, spec in specs.items()
+    )
 
     def call(operands: Sequence[Any]) -> Any:
         _ = model  # its variables live as long as it does
-        for name, tensor in zip(names, operands, strict=True):
+        for name, tensor in zip(specs, operands, strict=True):
             if not specs[name].shape.is_compatible_with(tensor.shape):  # a kernel may end Python
                 why, todo = f"has shape {tuple(tensor.shape)}", f"give {specs[name].shape}"
                 raise InputError("inputs", name, why, todo)
-        return function(**dict(zip(names, operands, strict=True)))
+        return function(**dict(zip(specs, operands, strict=True)))
 
     return OpenedTensorFlow(inputs, call)
 
