@@ -174,6 +174,38 @@ def test_products_fused_in_part_are_told_by_halves(fused, most):
     assert some.calls - none.calls <= most
 
 
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        [(Tree.sequential(12), frozenset()), (Tree.lanes(12, 4), frozenset())],
+        [(Tree.sequential(40), frozenset(range(1, 40))), (Tree.sequential(40), frozenset())],
+    ],
+)
+def test_filters_in_other_orders_or_that_fuse_otherwise_are_told_apart(kinds):
+    row = [kinds[0]] * 3 + [kinds[1]] * 2
+    assert_revealed(Known([row] * 4, len(kinds[0][0].leaves)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_questions_asked_together_do_not_drown_in_each_other(dtype):
+    tree, fused = Tree.parse("(((((0+1)+2)+3)+(4+5))+6)"), frozenset({0, 2, 3, 4})
+    assert_revealed(Known(everywhere(tree, fused=fused), 7, dtype=dtype))
+
+
+def test_fused_additions_made_of_wider_ones_round_twice_where_they_fuse():
+    tree = Tree.sequential(9)
+    rows = [[(tree, fused)] * 2 for fused in (range(1, 9), frozenset())]
+    orders, _ = revealed(Known(rows, 9, dtype="float16", twice=True))
+    found = {at: one.summation.rounding.intermediate_format for (at, _), one in orders.items()}
+    assert found == {0: "float32", 1: None}
+
+
+def test_one_product_in_the_widest_format_is_not_truncated():
+    operator = Known(everywhere(Tree.sequential(1)), 1, dtype="float64")
+    orders, _ = revealed(operator, alone=True)
+    assert not orders[0, 0].summation.rounding.truncated
+
+
 def test_what_is_no_sum_is_refused_with_the_answer_that_shows_it():
     class Winograd(Known):
         def run(self, x, template, leaves, values):
