@@ -369,6 +369,7 @@ def test_onnx_and_caffe_have_the_padding_in_their_own_words():
     found = equivalent(even, "caffe")
     assert found.crop == (slice(1, 6), slice(1, 6)) and "pad_h: 2 pad_w: 2" in found.code
     assert found.code.endswith("y = net.forward()[:, :, 1:6, 1:6]")
+    assert "the extra outputs are cropped" in found.note
 
 
 def test_a_transposed_convolution_says_by_how_much_it_would_be_shifted():
