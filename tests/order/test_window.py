@@ -209,6 +209,13 @@ def test_same_with_a_stride_may_leave_no_partner():
     assert "2 and 1 zeros before: this is not a multiple of the stride 2" in found.reason
 
 
+def test_outputs_without_a_partner_have_a_reason():
+    case = Case("conv1d", 3, in_channels=4, filters=4, groups=2, batch=3, length=9, padding="3:0")
+    assert window.agreement(case, "batch", 3, 2).reason == "the other side has fewer batch entries"
+    assert "in a different group" in window.agreement(case, "filters", 4, 2).reason
+    assert "windows contain padding" in window.agreement(case, "length", 9, 6).reason
+
+
 SPLIT = Case("conv1d", 3, in_channels=6, filters=2, length=9, operands="cancel", padding="same")
 
 
@@ -216,6 +223,10 @@ def test_an_axis_says_its_value_and_its_limits():
     assert window.value_on_axis(window.case_at(SPLIT, "channels", 2), "channels") == 2
     assert window.value_on_axis(SPLIT, "channels") == 6
     assert window.value_on_axis(SPLIT.with_(length=None), "length") is None
+    assert window.number_of("layout", None) is None and window.number_of("batch", 3) == 3
+    assert window.axis_of(Case("dense", in_channels=4), None) == "batch"
+    with pytest.raises(InputError, match="dense has no length"):
+        window.axis_of(Case("dense", in_channels=4), "length")
     with pytest.raises(InputError, match="channels=7: the case has 6 channels to split"):
         window.case_at(SPLIT, "channels", 7)
     with pytest.raises(InputError, match="split=1: the channels of 2 groups"):
