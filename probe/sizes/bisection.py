@@ -220,8 +220,8 @@ def step_on(
     except TargetError as error:
         return ReleaseStep(where.text, None, why=error.why, installed=not here)
     finally:
-        gone = here or keep or environments.find_environment(where.name, where.version) is None
-        if not gone:
+        leaves = not (here or keep)
+        if leaves and environments.find_environment(where.name, str(where.version)):
             installation.remove_installed(where)
     if says:
         tell(f"{where.text}: {says}")  # known also where somebody interrupts the search

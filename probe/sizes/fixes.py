@@ -29,6 +29,7 @@ from probe.sizes.by_order import ByOrder
 from probe.sizes.thresholds import threads_of
 from probe.sweep import campaign
 from probe.sweep.campaign import Row, case_row, run_row
+from probe.sweep.printing import ranges
 from probe.targets import backends, budget
 from probe.targets.launch import Answer, AnySession, Arrays, InlineSession, open_session
 from probe.targets.progress import Tell, silent
@@ -561,10 +562,10 @@ class CaseQuestion:
             return
         if self.vary == "batch":
             sizes = _alike_lengths(orders, self.lengths[-1])
-            doc, axis = f"filled up to {few_in_words(sizes)} samples", {"axis": "batch"}
+            doc, axis = f"filled up to {ranges(sizes, 3)} samples", {"axis": "batch"}
         else:
             sizes = self._safe_outputs(orders)
-            doc, axis = f"zeros up to {few_in_words(sizes)} outputs", {}
+            doc, axis = f"zeros up to {ranges(sizes, 3)} outputs", {}
         spec = {"kind": "pad", "outputs": list(sizes)} | axis
         result, _ = self._by_order(Remedy("pad", self.where, doc, spec, pads=True))
         result.sizes = sizes
@@ -670,13 +671,6 @@ def _alike_lengths(
 def _named_operands(case: Case) -> Arrays:
     named = zip("xwb", case.operands(), strict=True)
     return {name: array for name, array in named if array is not None}
-
-
-def few_in_words(sizes: Sequence[int]) -> str:
-    """Returns numbers in words, the middle left out where there are many."""
-    if len(sizes) <= 4:
-        return ", ".join(map(str, sizes))
-    return f"{sizes[0]}, {sizes[1]}, ..., {sizes[-1]}"
 
 
 def exact_sums(case: Case) -> tuple[np.ndarray, np.ndarray]:
