@@ -678,16 +678,13 @@ class FunctionRunner(Interpreter):
         return node.handler(read)
 
     def _planned(self, name: str, follows: tuple[bool, ...]) -> Body:
-        """Returns the nodes of a function that are needed, each with what runs it."""
+        """Returns the nodes of a function, each with what runs it."""
         if (name, follows) in self._plans:
             return self._plans[name, follows]
         graph = traced_graph(name, self._graphs)
         depends = {path for (path, _), along in zip(graph.inputs, follows, strict=True) if along}
-        wanted = _needed_nodes(graph)
         nodes = []
         for node in graph.nodes:
-            if node.path not in wanted:
-                continue
             flags = tuple(path in depends for path, _ in node.slots)
             if any(flags):
                 depends.add(node.path)
@@ -724,17 +721,3 @@ def once(node: FunctionNode) -> Handler:
     if node.op in HANDED_ON:
         return lambda read: read
     return lambda read: run_op(node.op, read, node.own, len(node.gives))
-
-
-def _needed_nodes(graph: Body) -> set[str]:
-    by_name = {node.path: node for node in graph.nodes}
-    pending = [name for name, _ in graph.outputs]
-    pending += [node.path for node in graph.nodes if node.op.startswith("Assign")]
-    needed: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name not in needed:
-            needed.add(name)
-            if name in by_name:
-                pending += [*(path for path, _ in by_name[name].slots), *by_name[name].after]
-    return needed

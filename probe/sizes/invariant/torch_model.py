@@ -278,8 +278,6 @@ def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Repo
     keeper = Keeper(classes, strict, torch_calls)
     if any(isinstance(part, FUSED) for part in model.modules()) and FAST not in classes.notes:
         classes.notes.append(FAST)
-    if any(weights.is_complex() for weights in (*model.parameters(), *model.buffers())):
-        keeper.leave("complex weights", COMPLEX)
     invariant = in_mode(model, keeper, batched)
     if example is not None:
         inputs = example if isinstance(example, tuple) else (example,)
@@ -355,8 +353,6 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
                 return inner(*args, **kwargs)
             shapes = [tuple(x.shape) for x in shown.arrays]
             company.begin(shown.kind, shapes, (args, kwargs))
-            if any("complex" in str(x.dtype) for x in shown.arrays):
-                keeper.leave("complex inputs", COMPLEX)
             # a model may write to what it is given
             before = [x.copy() if isinstance(x, np.ndarray) else x.clone() for x in shown.arrays]
             with functions, Settled(keeper):
@@ -615,4 +611,3 @@ PARAMETRIZED = "its class was changed, as by a parametrization, and is not that 
 PLAIN = "make it from the plain model, and call stable.invariant"
 INFERRED = "it changes numbers in place that were made in torch.inference_mode"
 UNUSUAL = "an input is sparse, nested, or on a different device"
-COMPLEX = "products and quotients of complex numbers depend on the place in a vector"

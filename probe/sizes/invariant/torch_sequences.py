@@ -210,8 +210,6 @@ class Attention:
         self.ready: dict[Any, tuple[int, int, int]] = {}
         """The length that a call is padded to, 0 if it is not, and by how many samples and rows, by
         all that decides its bits."""
-        self.masks: dict[Any, Any] = {}
-        """Of steps behind a cache, which are called again and again: what hides further keys."""
 
     def __call__(
         self,
@@ -235,7 +233,6 @@ class Attention:
         if met in self.ready:
             length, options = q.shape[2], {"is_causal": is_causal, "scale": scale}
             size, more, rows = self.ready[met]
-            attn_mask = self.masks.get(met, attn_mask)
             q, k, v, attn_mask = _operands_of_length(q, k, v, attn_mask, is_causal, size)
             y = attend((q, k, v), attn_mask, options, rows, more)
             return y if y.shape[2] == length else y[:, :, :length]
@@ -256,8 +253,6 @@ class Attention:
         y, least, rows = self._heads(q, k, v, attn_mask, words, size)
         if least is not None:
             self.ready[met] = size, least, rows
-            if attn_mask is None and length == 1 and size > k.shape[2]:
-                self.masks[met] = masked_wide(None, q, k.shape[2], size)
         return y
 
     def _limit(self, length: int, keys: int) -> None:
@@ -322,8 +317,7 @@ def _operands_of_length(
     """Returns the operands of a call of that length, or of their own if it is 0."""
     length = k.shape[2]
     if size and (size != length or mask is not None):
-        ready = mask is not None and mask.shape[-1] == size > length
-        mask = None if is_causal else mask if ready else masked_wide(mask, q, length, size)
+        mask = None if is_causal else masked_wide(mask, q, length, size)
     if size:
         k, v = widened(k, size), widened(v, size)
         q = widened(q, size) if q.shape[2] == length else q
