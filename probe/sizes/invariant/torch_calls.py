@@ -90,14 +90,9 @@ _transformed, _traced = torch._C._functorch.peek_interpreter_stack, torch._C._ge
 _watching = torch._C._len_torch_dispatch_stack
 
 
-def looked_at() -> bool:
-    """Whether something may transform or trace this call; each call of a model asks it."""
-    transformed = _transformed() is not None or forward_ad._current_level >= 0
-    return transformed or _traced() is not None or _watching() > 0
-
-
 def require_numbers(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """InputError where a call is transformed or traced: its operations are then not run as such."""
+    """InputError where a call is transformed or traced: its operations are then not run as such.
+    Each call of a model asks it."""
     if _transformed() is not None or forward_ad._current_level >= 0:
         todo = "call it with a whole batch, and take gradients and torch.vmap of the plain model"
         raise InputError("model", kind.__name__, TRANSFORMED, todo)

@@ -37,7 +37,6 @@ from probe.sizes.invariant.torch_calls import (
     call_key,
     container,
     hooked_anywhere,
-    looked_at,
     of_container,
     require_evaluation,
     require_no_gradients,
@@ -320,8 +319,7 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
             require_evaluation(model)
         if _cast_anywhere():
             require_one_format(base.__name__)
-        if looked_at():
-            require_numbers(base, args, kwargs)
+        require_numbers(base, args, kwargs)
         whole = model.__call__ if custom else model._call_impl  # with hooks, if there are some
         inner = whole if hooks else model.forward
         if torch_calls.settings() != made_with:
@@ -342,7 +340,6 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
                     return y
                 with functions:
                     return inner(*args, **kwargs)
-            require_numbers(base, args, kwargs)
             if unusual((args, kwargs)):
                 todo = "give contiguous tensors on the CPU"
                 raise InputError("model", base.__name__, UNUSUAL, todo)

@@ -445,7 +445,7 @@ class WholeReport(Report):
 
     def save(self, path: str | Path) -> None:
         why = "the sizes of a program that runs whole are checked in each process, and not read"
-        raise InputError("path", Path(path).name, why, "write report.to_json()")
+        raise InputError("path", repr(path)[:40], why, "write report.to_json()")
 
     @leaves_unchanged
     def orders(self) -> dict[str, str]:
@@ -728,7 +728,7 @@ def made(program: LibraryProgram, options: InvariantOptions) -> tuple[SameBitsPr
         raise InputError("sizes", "length", why, todo)
     if table is not None:
         why = "a table is of operations that run one by one, and this program runs whole"
-        raise InputError("table", Path(table).name, why, "leave it out")
+        raise InputError("table", repr(table)[:40], why, "leave it out")
     model = SameBitsProgram(program, sizes, like, strict)
     if isinstance(example, dict) and hasattr(program, "names"):
         model(**example)

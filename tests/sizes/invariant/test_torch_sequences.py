@@ -48,22 +48,6 @@ def require_alike(torch, module, *inputs):
     return model, report
 
 
-def require_different(torch, ways):
-    """The first of some modules and their inputs whose bits depend on the batch in the library.
-
-    Where none does, what keeps bits shows nothing, and the test is skipped.
-    """
-    leaves = torch.utils._pytree.tree_leaves
-    for module, inputs in ways:
-        with torch.no_grad():
-            whole = leaves(module(*inputs))
-            for size in SIZES:
-                parts = leaves(module(*(one[:size] for one in inputs)))
-                if not all(torch.equal(a, b[:size]) for a, b in zip(parts, whole, strict=True)):
-                    return module, inputs
-    pytest.skip("none of these depends on the batch in this library on this processor")
-
-
 def batch_first(torch, layer, packed=False):
     """A recurrent layer whose states are given and returned with their samples first."""
 
@@ -97,20 +81,6 @@ def test_recurrent_layers_of_any_width_keep_their_bits(torch, kind, bias, tell):
     with torch.no_grad():
         for mine, plain in zip(model(x), module(x), strict=True):
             assert torch.allclose(mine, plain, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["GRU", "LSTM", "RNN"])
-def test_recurrent_layers_whose_bits_depend_on_the_batch_in_the_library(torch, kind):
-    """oneDNN adds an LSTM's products alike in every batch at most widths, not at all."""
-
-    def ways():
-        for inputs, width in ((64, 64), (40, 72), (96, 96), (19, 21), (160, 32), (33, 48)):
-            layer = getattr(torch.nn, kind)(inputs, width, batch_first=True)
-            x = samples(np.random.default_rng(1), 24, 7, inputs)
-            yield loaded(torch, batch_first(torch, layer), True), (torch.from_numpy(x),)
-
-    module, inputs = require_different(torch, ways())
-    require_alike(torch, module, *inputs)
 
 
 @pytest.mark.slow
@@ -180,21 +150,6 @@ def test_attention_keeps_its_bits_in_every_batch(torch, name):
     if name == "behind a mask":
         x[1][:, 0] = 1  # not all keys of a sample are hidden
     require_alike(torch, loaded(torch, module, True), *map(torch.from_numpy, x))
-
-
-@pytest.mark.parametrize("name", ["two axes", "groups", "odd width"])
-def test_attention_whose_bits_depend_on_the_batch_in_the_library(torch, name):
-    """Numbers near one: of larger ones the softmax takes a single key, and shows no other sum."""
-
-    def ways():
-        module, more = attentions(torch)[name]
-        for seed in range(8):
-            draw = np.random.default_rng(seed)
-            given = [draw.normal(size=(24, *shape)) for shape in ((11, 24), *more)]
-            yield module.eval(), [torch.from_numpy(one.astype("float32")) for one in given]
-
-    module, inputs = require_different(torch, ways())
-    require_alike(torch, module, *inputs)
 
 
 def recurrent_file(draw):
