@@ -129,11 +129,6 @@ def test_other_paddings_are_windows_and_not_rounding():
     assert "padding same on reference against padding caffe on reference" in sides
 
 
-def test_equal_windows_under_another_name_are_equal():
-    found = explained(conv(length=20, padding="same"), REFERENCE, against_padding="1:1")
-    assert not found.causes and found.to_json()["windows_differ"] == 0
-
-
 def test_a_switch_at_a_length_is_found_though_integers_hide_it():
     target = Target.parse("reference,length_switch=10")
     hidden = explained(conv(operands="integers"), target, 6, 30)

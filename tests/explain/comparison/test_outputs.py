@@ -181,25 +181,11 @@ def test_the_largest_channels_and_signs_that_two_runs_take_differently_are_count
     ]
 
 
-def test_zero_is_not_above_zero():
-    none, some = np.float32([[0, 0, 3]]), np.float32([[0, 1, 3]])
-    for one, other in ((none, some), (some, none)):
-        *_, told = decisions(one, other, "float32")
-        assert told == Decision("threshold", 3, 1, 0.0)
-
-
 def test_numbers_beside_infinities_and_nans_keep_their_margins():
     row = np.array([[1, np.inf, np.nan, 4], [np.inf, np.inf, -np.inf, 8]], np.float32)
     top, above = decisions(row, row, "float32")
     assert (top.margin, above.margin) == (None, 1 / 8 / np.finfo(np.float32).eps)
     assert all(one.margin is None for one in decisions(row[:, 1:3], row[:, 1:3], "float32"))
-
-
-def test_as_many_channels_as_are_wanted_decide_nothing():
-    five = np.arange(1, 1 + TOP, dtype=np.float32)[None]
-    assert [one.decision for one in decisions(five, five, "float32")] == ["argmax", "threshold"]
-    one = np.ones((3, 1), np.float32)
-    assert [one.decision for one in decisions(one, one, "float32")] == ["threshold"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])

@@ -14,7 +14,6 @@ from probe.case import floats
 from probe.case.case import Case
 from probe.case.errors import InputError
 from probe.explain.comparison import (
-    ComparedShapes,
     Finding,
     Revealer,
     outputs_of_call,
@@ -184,18 +183,6 @@ def test_a_revealer_keeps_the_orders_of_so_many_shapes(session, kept, wanted):
     assert revealer.summations == found.orders.summations
 
 
-def test_a_revealer_tries_so_many_summations_and_the_last_first(session):
-    revealer = Revealer(tried=1)
-    revealer.reveal(run_case(session, CASE), session)
-    wider = CASE.with_(in_channels=6)
-    found = revealer.reveal(run_case(session, wider), session)
-    assert revealer.summations == found.orders.summations != []
-    every = Revealer(tried=None)
-    for case in (CASE, wider):
-        every.reveal(run_case(session, case), session)
-    assert [len(one.tree.leaves) for one in every.summations] == [6, 5]
-
-
 @pytest.mark.parametrize(("small", "all_"), [(36, True), (35, False)])
 def test_of_few_outputs_all_are_revealed(session, small, all_):
     found = Revealer(small=small).reveal(run_case(session, CASE), session, SOME)
@@ -248,22 +235,6 @@ def test_a_reshaped_finding_keeps_its_operands_where_they_are_enough():
     assert zeros.to_json()["not_zero"] == {"x": 0, "w": 24, "b": 4}
     assert zeros.key != found.key and found.drawn_as("cancel", 3).key[-1] == "cancel 3"
     assert found.drawn_as("cancel").key[-1] == "cancel 0"
-
-
-def test_a_finding_says_what_sets_its_sides_apart():
-    case = Case("conv1d", 3, 2, 4, padding="same")
-    assert Finding.of(case, "length", 5, 9).label == ("conv1d 3, 2 -> 4, same, length 5 against 9")
-    other = Finding.of(case.with_(length=6), None, None, None, padding="caffe")
-    assert other.label.endswith(", padding same against caffe") and not other.paired
-    assert other.to_json()["against_padding"] == other.right.padding_text
-    assert Finding.of(case.with_(length=6), "batch", 2, 3).label == (
-        "conv1d 3, 2 -> 4, same, length 6, batch 2 against 3"
-    )
-    two = case.with_(length=6, batch=2)
-    assert [ComparedShapes.named(two, "batch", None, n).at for n in (None, 3)] == [None, 2]
-    told = Finding.of(case, "length", 5, 9).to_json()
-    assert (told["vary"], told["at"], told["against"]) == ("length", 5, 9)
-    assert ComparedShapes.named(case, None, 5, 9).larger.length == 9
 
 
 # One call for all channels against two calls whose outputs are added.
