@@ -6,7 +6,8 @@ all others are checked: a check that fails although no release and no code chang
 
 Then releases that moved bits (ONNX Runtime, JAX, OpenBLAS below NumPy), and a planted change of a
 user's code: `probe check lock` runs in one environment, `probe check` in the other, and has to name
-the cause. Releases are installed into probe's cache. An hour on two processors, most of it imports.
+the cause, and of a release the operation. Releases are installed into probe's cache. Half an hour
+on two processors, most of it imports.
 
 Writes results/lock/<machine>/*.parquet; notebooks/lock.ipynb draws them. What is stored already is
 not measured twice.
@@ -247,6 +248,13 @@ def pytest_in(folder: Path) -> tuple[list[str], dict[str, str]]:
     return [*words, f"--rootdir={folder}"], {"PYTHONPATH": path}
 
 
+def in_words(one: Mapping[str, Any]) -> str:
+    """Returns cause, operation, class and kind of what changed, with bars between."""
+    why = one["why"] or {}
+    told = (why.get("said") or why.get("cause"), why.get("operation"), why.get("class"))
+    return " | ".join(str(part or "not known") for part in (*told, why.get("kind")))
+
+
 def named_cause(change: Change) -> dict[str, Any]:
     """Returns what `probe check` says of what `probe check lock` kept in the other environment."""
     begun = time.monotonic()
@@ -261,11 +269,7 @@ def named_cause(change: Change) -> dict[str, Any]:
         done = in_environment(change, change.new, words, folder)
     row = {"part": "lock", "name": change.name, "target": change.target, "dtype": "", "summands": 0}
     checks = json.loads(done.stdout or "{}").get("checks")
-    said = (
-        (checks[0]["why"] or {}).get("said") or "not known"
-        if checks
-        else (told.stderr + done.stderr).strip()[-300:]
-    )
+    said = in_words(checks[0]) if checks else (told.stderr + done.stderr).strip()[-300:]
     if checks and checks[0]["verdict"] != "changed":
         said = checks[0]["verdict"]
     return row | {"conditions": said, "seconds": time.monotonic() - begun}
