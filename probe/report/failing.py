@@ -192,12 +192,12 @@ class KeepsCause:
 
     A cause is kept where outputs still differ by the most frequent one of the start's and none by a
     cause that the start does not have; where a bug stays a bug; and where the products that are not
-    0 alone show that cause. ``anything``: no conditions.
+    0 alone show that cause.
     ``before`` costs one reveal of the start, when it is first asked for. Errors: TargetError.
     """
 
-    def __init__(self, failed: Failing, start: Finding, anything: bool = False) -> None:
-        self.failed, self.start, self.anything = failed, start, anything
+    def __init__(self, failed: Failing, start: Finding) -> None:
+        self.failed, self.start = failed, start
 
     @cached_property
     def before(self) -> Effect:
@@ -219,8 +219,6 @@ class KeepsCause:
 
     def keeps(self, finding: Finding) -> bool:
         """Returns whether a finding that fails does so by the same cause."""
-        if self.anything:
-            return True
         comparison = self.failed.judged(finding) or self.failed.explained(finding)
         after = effect(comparison, finding.label)
         if not same_cause(self.before, after):

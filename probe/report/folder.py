@@ -49,16 +49,15 @@ WRITTEN = 4
 class ReportOptions:
     """How a finding is reduced, proved and looked at before it is written.
 
-    ``by``, ``most``: see ``probe.report.shrink``. ``keep``: no shrinking. ``any_cause``: a smaller
-    case may have another cause. ``times``: fresh processes that must say the same. ``avoid``: what
-    avoids it is looked for too, at a start of the library for each switch. ``since``: the release
-    of the target from which on the first affected one is searched.
+    ``by``, ``most``: see ``probe.report.shrink``. ``keep``: no shrinking. ``times``: fresh
+    processes that must say the same. ``avoid``: what avoids it is looked for too, at a start of the
+    library for each switch. ``since``: the release of the target from which on the first affected
+    one is searched.
     """
 
     by: str = "bits"
     most: int = BUDGET
     keep: bool = False
-    any_cause: bool = False
     times: int = 3
     avoid: bool = True
     since: Target | None = None
@@ -115,7 +114,7 @@ def proved_reproduction(
     """
     tell = tell or silent
     shrunk, smallest = None, finding
-    condition = KeepsCause(failed, finding, choices.any_cause)
+    condition = KeepsCause(failed, finding)
     if not choices.keep:
         tell("shrinking")
         shrunk = shrunken(failed, finding, choices.by, choices.most, kept=condition)

@@ -380,7 +380,7 @@ def _data_of_run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str
     missing = int((index == -1).sum())
     if missing and not partial:
         why = f"{missing} of {index.size} outputs have different bits when they are replayed"
-        raise InputError("case", case.label, why, "save the others with partial=True (--partial)")
+        raise InputError("case", case.label, why, "give another length or target")
     # most runs have few summations, so that a byte says which one an output has
     arrays = {
         "x": operands.x,

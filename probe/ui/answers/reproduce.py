@@ -95,7 +95,6 @@ def reproduce(
     form: str | None = None,
     times: int = 3,
     kernels: str = "said",
-    any_cause: bool = False,
     avoid: bool = True,
     since: str | Target | None = None,
     progress: Say | None = None,
@@ -105,9 +104,8 @@ def reproduce(
     The runs are named as ``probe.explain`` names them. ``out``: the folder. ``by``: what a smaller
     case has to keep, ``bits`` or ``order``; ``most``: smaller cases to try; ``keep``: no shrinking.
     ``form``: whose bug form, or a form's file (.md, .yml); the target's own if None. ``times``:
-    fresh processes that must agree. ``kernels``: as in ``probe.explain``. ``any_cause``: a smaller
-    case may have a different cause than the finding; the report says so. ``avoid``: try what avoids
-    the difference. ``since``: search the first affected release from this one on, such as
+    fresh processes that must agree. ``kernels``: as in ``probe.explain``. ``avoid``: try what
+    avoids the difference. ``since``: search the first affected release from this one on, such as
     ``torch==2.4.0``, which installs releases. Errors: InputError, also where both sides agree;
     TargetError; NotReproduced where the script does not give the measured bits: then nothing is
     written.
@@ -118,7 +116,7 @@ def reproduce(
     checked_kernels(kernels)
     form_of(targets[0], form)
     room.fresh(folder)  # refused before minutes of work
-    how: dict[str, Any] = {"by": by, "keep": keep, "any_cause": any_cause, "avoid": avoid}
+    how: dict[str, Any] = {"by": by, "keep": keep, "avoid": avoid}
     how |= {"most": most, "times": times, "tell": progress}
     how["since"] = None if since is None else checked_target(since)
     reproduction = room.reproduce(finding, *targets, **how)
@@ -136,16 +134,15 @@ def shrunk_report(
     targets: tuple[Target, Target],
     by: str,
     budget: int,
-    any_cause: bool,
     progress: Tell,
 ) -> dict[str, Any]:
     """Reduces a failing case and returns what ``probe report shrink --json`` prints.
 
-    ``targets``: of both sides. ``by``, ``any_cause``: as :func:`reproduce` has them. ``budget``:
+    ``targets``: of both sides. ``by``: as :func:`reproduce` has it. ``budget``:
     smaller cases to try. Errors: TargetError.
     """
     with failing(*targets) as failed:
-        keeps = KeepsCause(failed, finding, any_cause)
+        keeps = KeepsCause(failed, finding)
         shrunk = room.shrunken(
             *(failed, finding, by, budget),
             lambda calls, best: progress(calls, budget, best.label),
@@ -195,12 +192,11 @@ def emulated_report(
     file: Path,
     against: int | str | None,
     vary: str | None,
-    partial: bool,
 ) -> dict[str, Any]:
     """Writes a run as a file that replays it with NumPy; returns what the command prints as JSON.
 
-    ``against``: the value of the axis ``vary`` at which a second run is put in too. ``partial``:
-    leave out outputs that do not replay. Errors: TargetError; NotReproduced.
+    ``against``: the value of the axis ``vary`` at which a second run is put in too. Errors:
+    TargetError; NotReproduced.
     """
     sides: list[CaseRun]
     pairs: OutputPairs | None = None
@@ -210,7 +206,7 @@ def emulated_report(
     else:
         with open_session(target) as session:
             sides = [run_and_reveal(session, case)]
-    proof.save(sides, file, pairs=pairs, partial=partial, note=f"{case.label} on {target.text}")
+    proof.save(sides, file, pairs=pairs, note=f"{case.label} on {target.text}")
     return {
         "out": str(file),
         "bytes": file.stat().st_size,

@@ -382,7 +382,7 @@ def bisect(
 @sides_options
 @budget_options
 @output_options
-def shrink(runs: AskedRuns, by: str, most: int, any_cause: bool, out: Output) -> int:
+def shrink(runs: AskedRuns, by: str, most: int, out: Output) -> int:
     """Reduces a failing case until any further step would make the difference disappear.
 
     The smaller case has the same cause (order, rounding, ...). First lengths, kernel, channels,
@@ -395,7 +395,7 @@ def shrink(runs: AskedRuns, by: str, most: int, any_cause: bool, out: Output) ->
     finding, targets = asked_finding(case_of_words(runs.words), runs.target, **runs.sides)
     with out.progress("shrink") as tell:
         tell.limited = True
-        report = shrunk_report(finding, targets, by, most, any_cause, tell)
+        report = shrunk_report(finding, targets, by, most, tell)
     out.give(report, lambda: show.shrunk(report, finding.label))
     return INTERRUPTED if report["ended"] == "interrupted" else 0
 
@@ -432,7 +432,7 @@ def report(runs: AskedRuns, folder: Path, out: Output, **options: Any) -> None:
     from probe.targets.budget import within
     from probe.ui.answers.reproduce import reproduce
 
-    for name in ("by", "most", "any_cause") if options["keep"] else ():
+    for name in ("by", "most") if options["keep"] else ():
         if on_command_line(name):
             todo = f"leave out {flag_of(name)}, or --keep"
             raise InputError(name, options[name], "--keep tries no smaller case", todo)
@@ -472,10 +472,9 @@ def verify(folder: Path, times: int, trust: bool, out: Output) -> int:
 @option("--out file", "FILE", "The Python file to write.", required=True)
 @option("--against", "B", "Add the run at this length (or batch, ...) to the file.")
 @option("--vary", "AXIS", "What --against varies; length if not given (dense: batch).")
-@option("--partial", None, "Leave out outputs whose replay gave different bits.", is_flag=True)
 @output_options
 def emulate(
-    words: dict[str, str], target: str, file: Path, partial: bool, out: Output, **sides: str | None
+    words: dict[str, str], target: str, file: Path, out: Output, **sides: str | None
 ) -> None:
     """Writes a Python file that computes a run's outputs with the same bits on any machine.
 
@@ -491,7 +490,7 @@ def emulate(
         raise InputError("vary", vary, why, "give --against B, or leave it out")
     other = axis_value("against", sides["against"], vary)
     with out.progress(f"revealing {case.label} on {where.text}"):
-        report = emulated_report(case, where, file, other, vary, partial)
+        report = emulated_report(case, where, file, other, vary)
     outputs = sum(run["outputs"] for run in report["runs"])
     text = f"wrote {file}: {report['bytes'] / 1024:,.0f} KiB, "
     text += f"{report['replayed']:,} of {outputs:,} outputs replay\n"

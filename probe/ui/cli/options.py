@@ -363,11 +363,9 @@ BY = (
     "What a smaller case must preserve: bits: outputs that differ; order: different orders "
     "or roundings of the sums, independent of the operands."
 )
-CAUSE = "A smaller case may have a different cause or different kernels; the result says so."
 budget_options = added_options(
     option("--by", "bits|order", BY, default="bits"),
     option("--most", "N", "How many cases to try.", default=300),
-    option("--any-cause", None, CAUSE, is_flag=True),
 )
 
 

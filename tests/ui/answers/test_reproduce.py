@@ -17,7 +17,7 @@ def test_operands_are_listed_exactly_and_what_is_no_number_as_a_text(monkeypatch
     odd = "x[0, 18, 0]=inf; x[0, 19, 0]=nan"
     finding = Finding.of(Case("conv1d", 5, operands="cancel", put=odd), "length", 6, 20)
     with in_this_process(monkeypatch):
-        told = answers.shrunk_report(finding, (SWITCHES, SWITCHES), "bits", 0, False, silent)
+        told = answers.shrunk_report(finding, (SWITCHES, SWITCHES), "bits", 0, silent)
     assert told["ended"] == "budget" and told["differing"]
     (x,) = told["operands"]["x"]
     assert [one for (one,) in x[18:]] == ["inf", "nan"]
