@@ -21,6 +21,7 @@ from jax.extend import core
 
 from probe.case.errors import Foreign, foreign
 from probe.order.semantics import Call, Operand
+from probe.record.contract import Lines
 from probe.record.recorders.graphs import Body, Interpreter, Key, Node, repeated
 
 # Primitives that run a jaxpr once, and the parameter that has it.
@@ -353,9 +354,6 @@ class OpenedProgram:
 
 
 # as text
-
-
-Lines = Callable[[Sequence[str], str], list[str]]
 
 
 def lax_lines(primitive: Any, params: Mapping[str, Any], ins: Sequence[Any]) -> Lines | None:

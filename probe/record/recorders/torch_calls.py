@@ -17,6 +17,7 @@ from probe.case.layout import BOUNDARY
 from probe.order import semantics as s
 from probe.order.semantics import Call as Base
 from probe.order.semantics import Operand
+from probe.record.contract import Lines
 from probe.record.recorders.torch_values import (
     Slot,
     array,
@@ -30,8 +31,6 @@ from probe.record.recorders.torch_values import (
     slot_of,
     tensors,
 )
-
-Lines = Callable[[Sequence[str], str], list[str]]
 
 # Operations that overwrite their first argument without reading it, as those that fill it with
 # random numbers do.
