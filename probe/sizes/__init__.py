@@ -1,5 +1,7 @@
 """At which sizes a case or a model gives the same bits, found by running it as its users do.
 
+``marks`` is the search itself: which sizes have the same mark, by doubling and bisection.
+
 Of a case on a target: ``recognition`` marks the places of a call and names their summations;
 ``thresholds`` runs sizes up to a large one, and says which of them add alike. ``by_order`` reveals
 a case at every value that is asked for. ``bisection`` searches releases and conditions.

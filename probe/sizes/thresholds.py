@@ -248,7 +248,8 @@ class _ThresholdSearch:
         for size in VOICE.counting(range(first, result.scanned + 1), result.sizes):
             self.search.mark(size)
         kinds = [self._kind(size) for size in range(first, result.scanned + 1)]
-        mixed = [kind and kind == MIXED for kind in kinds]  # a switch need not move which are
+        # a switch among them need not move at which sizes rows differ
+        mixed = [None if kind is None else kind == MIXED for kind in kinds]
         result.period = _period(kinds) or _period(mixed)
         # neighbours of the grid have one remainder by the period, so that they can be alike
         grid = [*doubled(result.scanned, reach, result.period or 1)]
