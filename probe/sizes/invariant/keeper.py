@@ -31,7 +31,7 @@ ASKED = 1 << 26  # numbers of telling operands that are kept, of all operations 
 PLACES = 4096
 BOUND = (
     "it was met at one batch and not at another: the batch is a part of its shape, and so of its "
-    "class; give it the samples along its first axis, an einsum two operands at a time"
+    "class; give it the samples along its first axis"
 )
 UNKNOWN = "it is not known whether its bits depend on batch, length or place"
 OUTSIDE = "compute it outside of the model, and make the parts before and behind it invariant"
