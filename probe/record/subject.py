@@ -313,6 +313,10 @@ def require_arguments(
         ) from None
 
 
+# Recorders whose nodes a repetition takes: of two sides.
+SIDES = 2
+
+
 class ModelFile:
     """A model file; what its library raises on the first call is one line."""
 
@@ -323,15 +327,23 @@ class ModelFile:
             for spec in inner.inputs
         )
 
-    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
-        return self._guarded(self.inner.recorder, arrays)
+        self.recorded = dict[Any, Any]()  # the last ones, by the shapes of inputs
 
-    def repeated(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
-        """As of ``FunctionSubject``; a library whose files can't be is recorded anew."""
-        return self._guarded(getattr(self.inner, "repeated", self.inner.recorder), arrays)
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        recorder = guarded(lambda: self.inner.recorder(arrays), self.name)
+        self.recorded[_shapes(arrays)] = recorder
+        if len(self.recorded) > SIDES:
+            del self.recorded[next(iter(self.recorded))]
+        return Guarded(recorder)
 
-    def _guarded(self, make: Callable[..., Recorder], arrays: Mapping[str, np.ndarray]) -> Any:
-        return Guarded(guarded(lambda: make(arrays), self.name))
+    def repeated(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        """As of ``FunctionSubject``; a library whose nodes can't be taken is recorded anew."""
+        before = self.recorded.get(_shapes(arrays))
+        if getattr(before, "graph", None) is None:
+            return self.recorder(arrays)
+        recorder = guarded(lambda: self.inner.recorder(arrays), self.name)
+        recorder.take_nodes(before)
+        return Guarded(recorder)
 
 
 class Guarded:

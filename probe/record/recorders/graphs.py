@@ -386,6 +386,11 @@ class GraphRecorder(ABC):
         outputs: list[Seen] = self._as_one(visit) if self.graph is None else self.graph.run(visit)
         return outputs
 
+    def take_nodes(self, before: Any) -> None:
+        """Records as a recorder did before at the same shapes, whose nodes are known by then."""
+        if hasattr(before.graph, "with_inputs"):
+            self.graph, self.note = before.graph.with_inputs(self.inputs), before.note
+
     def _choose(self) -> None:
         why = "run one by one give different bits"
         self.already = [array_digest(output) for output in self.plain()]
@@ -432,41 +437,12 @@ def _of_array(name: str, array: np.ndarray) -> Seen:
     return Seen(name, array.shape, str(array.dtype), lambda: array, INPUT, name)
 
 
-# Recorders whose nodes a repetition takes: of two sides.
-SIDES = 2
-
-
 @dataclass(frozen=True)
 class OpenedGraph:
-    """A model file: its inputs, and recorders of it with given arrays. ``new``: makes one."""
+    """A model file: its inputs, and what makes a recorder of it with given arrays."""
 
     inputs: tuple[Input, ...]
-    new: Callable[[Mapping[str, np.ndarray]], Any]
-    made: dict[Any, Any] = field(default_factory=dict)
-    """The last recorders, by the shapes of their inputs."""
-
-    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Any:
-        """A recorder of a run with these inputs."""
-        recorder = self.new(arrays)
-        self.made[_shapes(arrays)] = recorder
-        if len(self.made) > SIDES:
-            del self.made[next(iter(self.made))]
-        return recorder
-
-    def repeated(self, arrays: Mapping[str, np.ndarray]) -> Any:
-        """The same at shapes that were recorded just before, whose nodes are known by then."""
-        before = self.made.get(_shapes(arrays))
-        graph = getattr(before, "graph", None)
-        if before is None or not hasattr(graph, "with_inputs"):
-            return self.recorder(arrays)
-        recorder = self.new(arrays)
-        recorder.graph = before.graph.with_inputs(arrays)
-        recorder.note = before.note
-        return recorder
-
-
-def _shapes(arrays: Mapping[str, np.ndarray]) -> Any:
-    return tuple((name, array.shape, str(array.dtype)) for name, array in arrays.items())
+    recorder: Callable[[Mapping[str, np.ndarray]], GraphRecorder]
 
 
 def content(path: Path) -> bytes:
