@@ -21,6 +21,7 @@ from probe.case import floats
 from probe.case.case import Case
 from probe.explain.comparison import CaseRun, Comparison
 from probe.explain.enclosure import BEYOND, WITHIN, RoundingVerdict, of_operands
+from probe.explain.threads import alike
 from probe.order.window import Geometry, ported_windows
 
 # Verdicts: no bit differs; both sides are right; a side is wrong; both are right about different
@@ -148,6 +149,7 @@ class Verdict:
     numbers: str = ""
     sides: tuple[ExactSum, ExactSum] | None = None
     pair: int = 0
+    threads: str = ""
     port: str = ""
 
     @property
@@ -161,7 +163,8 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         answer: dict[str, Any] = {"verdict": self.what, "says": self.says, "classes": self.classes}
-        answer |= {"numbers": self.numbers, "port": self.port or None}
+        answer |= {"numbers": self.numbers, "threads": self.threads or None}
+        answer |= {"port": self.port or None}
         if self.sides is None:
             return answer | {"exact": None}
         left, right = self.sides
@@ -286,10 +289,17 @@ def exact_pool(
 def bug_or_rounding(comparison: Comparison) -> Verdict:
     """Judges a comparison whose sides were revealed."""
     verdict = judged_pairs(comparison)
-    case, same = comparison.left.case, None
-    if "window" in comparison.causes and isinstance(case, Case):
+    case, other = comparison.left.case, comparison.right.case
+    words = ("length", "batch", "filters", "layout")
+    apart = [word for word in words if getattr(case, word) != getattr(other, word)]
+    causes = {part for cause in comparison.causes for part in cause.split("+")}
+    library = comparison.left.target.name
+    named = alike(library, verdict.what, causes, case.op, case.dtype, next(iter(apart), None))
+    same = None
+    if "window" in causes and isinstance(case, Case):
         same = ported_windows(case, comparison.right.target.name)
-    return verdict if same is None else replace(verdict, port=f"{same.code}  # {same.note}")
+    code = "" if same is None else f"{same.code}  # {same.note}"
+    return replace(verdict, threads=named, port=code)
 
 
 def judged_pairs(comparison: Comparison) -> Verdict:

@@ -550,7 +550,7 @@ def _benchdnn_lines(sides: dict[str, dict[str, list[str]]]) -> str:
 
 def verdict_in_words(verdict: Verdict) -> str:
     counts = f"of the compared outputs: {verdict.counts}"
-    ends = "; ".join(filter(None, (verdict.numbers, counts)))
+    ends = "; ".join(filter(None, (verdict.numbers, counts, verdict.threads)))
     return f"**Verdict: {verdict.says}.** {ends[0].upper()}{ends[1:]}."
 
 
