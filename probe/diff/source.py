@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from probe.case import floats
-from probe.case.errors import ProbeError
+from probe.case.errors import InputError, ProbeError
 from probe.case.layout import BOUNDARY
 from probe.diff import place
 from probe.diff.alone import (
     NOT_ALONE,
     Adds,
+    Alone,
     Cause,
     Known,
     Sides,
@@ -43,9 +44,12 @@ from probe.order.semantics import (
     Contracts,
     Each,
     Reduces,
+    Step,
+    Steps,
     Unknown,
     Windows,
 )
+from probe.order.tree import Tree
 from probe.record.recording import (
     LeftOut,
     Operation,
@@ -216,7 +220,8 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         sums = all(isinstance(first_of(side.operation.meaning), SUMS) for side in sides)
         cause = _sums_cause(sides, most, known, same_products=True) if sums else Cause()
         if not cause.explained:
-            cause = _formulas_cause(sides) or Cause(why=CLOSE)
+            terms = terms_cause(sides, differing_outputs(sides))
+            cause = terms or _formulas_cause(sides) or Cause(why=CLOSE)
         cause.alone = True
         return cause
     first, apart = first_of(meaning), differing_outputs(sides)
@@ -227,21 +232,19 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
     elif isinstance(first, Each):
         # of two formulas one may hold the other's results at some place by chance
         formulas = _formulas_cause(sides) if region.joint else None
-        cause = formulas or place.function_cause(sides, apart, first.along)
+        cause = terms_cause(sides, apart) or formulas
+        cause = cause or place.function_cause(sides, apart, first.along)
     else:
         why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
         cause = Cause(why=f"not explained yet: {why}")
     if region.joint and not cause.kind:
-        cause = _formulas_cause(sides) or cause
+        cause = terms_cause(sides, apart) or _formulas_cause(sides) or cause
     cause.alone = True
     _add_addresses(cause, sides)
     return cause
 
 
 CLOSE = "not explained yet: different formulas whose results are close"
-
-# Words of additions, of arrays and numbers.
-ADDITION = re.compile(r"add(_n|_of_\d+)?")
 
 
 def _formulas_cause(sides: Sides) -> Cause | None:
@@ -261,17 +264,13 @@ def _formulas_cause(sides: Sides) -> Cause | None:
         given = {(values[n].shape, values[n].digest) for n in side.operation.reads}
         words.append([word for op in inside for word in _formula_words(op, side.side, given)])
     without = [[word for word in each if word not in floats.FORMATS] for each in words]
-    every = {*words[0], *words[1]}
-    if words[0] == words[1] and not (every and all(map(ADDITION.fullmatch, every))):
-        return None  # products may be rounded or fused otherwise
-    kind, what = "algorithm", "two formulas"
-    adds = all(ADDITION.fullmatch(word) or word == "sum" for word in every)
-    one_format = len({dtype for side in sides for dtype in side.dtypes}) == 1
-    if adds and one_format and sides[0].value.dtype in ADDED and _same_of_integers(sides):
-        kind, what = "order", "the same numbers are added in another order"
-    elif words[0] == words[1]:
+    if words[0] == words[1]:
         return None
-    elif not adds and without[0] == without[1]:
+    kind, what = "algorithm", "two formulas"
+    if all(re.fullmatch(r"sum|add(_n|_of_\d+)?", word) for word in (*words[0], *words[1])):
+        if _same_of_integers(sides):
+            kind, what = "order", "the same numbers are added in another order"
+    elif without[0] == without[1]:
         # are the results as near as the roughest of these formats lets them be?
         formats = (word for each in words for word in each if word in floats.FORMATS)
         dtype, rough = sides[0].value.dtype, floats.eps(max(formats, key=floats.eps))
@@ -502,8 +501,8 @@ SAID = {
 }
 
 
-# Formats in which all libraries add; float16 is added in float32 by some.
-ADDED = ("float32", "float64")
+# Of which NumPy rounds as a library does. float16 is added in float32 by some.
+STEPPED = ("float32", "float64")
 
 SUMS = (Contracts, Windows, Reduces)
 
@@ -549,3 +548,66 @@ def _cast_to(op: Operation, run: Run) -> str | None:
         return None
     rounded = floats.round_to(floats.widen(arrays[0], dtypes[0]), dtypes[1])
     return dtypes[1] if equal_bits(rounded, arrays[1], dtypes[1]) else None
+
+
+def terms_cause(sides: Sides, apart: np.ndarray) -> Cause | None:
+    """Returns why two sums of the same terms differ: their order; None where they are no such sums,
+    or NumPy does not give all differing outputs ``apart`` of both sides."""
+    left, right = sides
+    # operands by where the left reads them first; what no one there stands for has no tree
+    numbers, values = left.operation.reads, left.side.values
+    leaves = {n: place for place, n in reversed([*enumerate(numbers)])}
+    same = {pair.right: pair.left for pair in left.pairs if pair.equal and pair.selection.whole}
+    for n in right.operation.reads:
+        weight = right.side.values[n]
+        if n not in same and weight.given < 0:
+            same[n] = next((m for m in numbers if values[m].key == weight.key), -1)
+    named = (
+        [leaves[n] for n in numbers],
+        [leaves.get(same.get(n, -1)) for n in right.operation.reads],
+    )
+    trees = [_addition_tree(side, names) for side, names in zip(sides, named, strict=True)]
+    ours, theirs = trees
+    if ours is None or theirs is None or ours == theirs or ours.leaves != theirs.leaves:
+        return None
+    for side, tree, names in zip(sides, (ours, theirs), named, strict=True):
+        sums, operands = list[np.ndarray](), dict(zip(names, side.reads, strict=True))
+        with np.errstate(all="ignore"):
+            for first, second in tree.nodes:
+                pair = (sums[~n] if n < 0 else operands[n] for n in (first, second))
+                sums.append(np.add(*pair))
+        if sums[-1].shape != side.value.shape:
+            return None
+        if unequal_bits(side.taken(sums[-1])[apart], side.outputs[apart], side.value.dtype).any():
+            return None
+    why = (
+        f"{ours.formula} on the left, {theirs.formula} on the right, of the operands as the left "
+        f"reads them; all {len(apart)} differing outputs replay in NumPy on both sides"
+    )
+    return Cause("order", why, len(apart), len(apart))
+
+
+def _addition_tree(alone: Alone, leaves: Sequence[int | None]) -> Tree | None:
+    """Returns how an operation adds what it reads, by the ``leaves`` that these are; None where it
+    does anything else, or adds one twice."""
+    meaning = alone.operation.meaning
+    count = len(alone.operation.reads)
+    if set(alone.dtypes) - {alone.dtypes[-1]} or alone.dtypes[-1] not in STEPPED or None in leaves:
+        return None
+    steps: Sequence[Step] = [Step(meaning, tuple(range(count)), alone.value.shape)]
+    if isinstance(meaning, Steps):
+        steps = meaning.steps if not meaning.gives else ()
+    nodes, values = list[tuple[Any, Any]](), list[Any](leaves)
+    for step in steps:
+        what = step.meaning
+        if what != Each(what.word) or not what.word.startswith("add"):
+            return None
+        total, *rest = (values[n] for n in step.reads)
+        for each in rest:
+            nodes.append((total, each))
+            total = -len(nodes)
+        values.append(total)
+    try:
+        return Tree.from_nodes(nodes) if nodes else None
+    except InputError:
+        return None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import probe
 from probe.case import layout
 from probe.diff import source
 from probe.diff.difference import Difference, compare_runs
@@ -109,6 +111,11 @@ class TestSums:
         trees = [told[f"{side}_orders"][0]["tree"] for side in ("left", "right")]
         assert trees == ["((0+1)+2)", "(0+(1+2))"]
 
+    def test_weights_may_stand_on_the_left(self) -> None:
+        x, w = normal(24, 8), normal(16, 24)
+        turned = lambda w, x: product(np.ascontiguousarray(x.T), w.T).T  # noqa: E731
+        order_is_named(Contracts("nk,km->nm"), turned, {"x": x[:, :1]}, w=w, x=x)
+
     def test_what_is_turned_behind_a_product_is_the_products_sum(self) -> None:
         """As the keys of a cached step are, which lie the other way round."""
         x, w = normal(8, 24), normal(24, 16)
@@ -123,6 +130,10 @@ class TestSums:
             return Steps((made, split, Part(Turns((3, 1, 2, 0)), (3,), (4, 1, 4, rows))))
 
         order_is_named(meaning, turned, {"x": x[:1]}, x=x, w=w)
+
+    def test_products_of_two_activations_are_groups(self) -> None:
+        q, k = normal(4, 6, 16), normal(4, 16, 5)
+        order_is_named(Contracts("bmk,bkn->bmn"), product, {"q": q[:1], "k": k[:1]}, q=q, k=k)
 
     def test_zeros_behind_a_shorter_sum_change_nothing(self) -> None:
         """As attention has them behind a mask: what is padded with is multiplied by zeros."""
@@ -192,6 +203,18 @@ class TestSums:
         reduced = lambda x: either_way(x[..., None], len(x) == 1)[..., 0] / np.float32(divisor)  # noqa: E731
         order_is_named(Reduces((2,), word), reduced, {"x": x[:1]}, x=x)
 
+    def test_a_side_that_mixes_before_it_multiplies_is_another_algorithm(self) -> None:
+        x, w = normal(3, 8), normal(8, 6)
+
+        def mixed(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+            if len(x) == 1:
+                return product(x, w)
+            half = np.float32(3) * x  # products of other numbers than the operands
+            return product(half, w) - product(x + x, w)
+
+        _, cause = explained(Contracts("mk,kn->mn"), mixed, {"x": x[:1]}, {"x": x, "w": w})
+        assert cause.kind in ("algorithm", "") and not cause.kind.startswith("order")
+
     def test_many_differences_are_replayed_beyond_those_revealed(self) -> None:
         given = {"x": normal(8, 24), "w": normal(24, 64)}
         left = {"x": given["x"][:1]}
@@ -235,6 +258,30 @@ class TestSums:
         meaning = behind(*adds, (Each("relu"), ()))
         order_is_named(meaning, residual, {"x": x[:1], "z": z[:1]}, x=x, w=w, b=b, z=z)
 
+    def test_an_unknown_function_behind_a_sum_is_said(self) -> None:
+        x, given = normal(8, 20), {"w": normal(20, 16)}
+        function = lambda x, w: np.tanh(product(x, w))  # noqa: E731
+        _, cause = explained(behind((Each("tanh"), ())), function, {"x": x[:1]}, {"x": x, **given})
+        assert cause.kind == "" and "after the sum" in cause.why
+
+    def test_a_librarys_own_products_are_explained(self) -> None:
+        torch = pytest.importorskip("torch")
+
+        def linear(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> Any:
+            with torch.no_grad():
+                return torch.nn.functional.linear(*map(torch.from_numpy, (x, w, b))).numpy()
+
+        for k in (24, 65, 384):
+            given = {"x": normal(8, k), "w": normal(40, k), "b": normal(40)}
+            left = {"x": given["x"][:1]}
+            if (linear(**(given | left)) != linear(**given)[:1]).any():
+                break
+        else:
+            pytest.skip("one row and eight have the same bits here")
+        _, cause = explained(Contracts("mk,nk->mn", (0, 1), 2), linear, left, given)
+        assert cause.kind in ("order", "rounding", "order+rounding")
+        assert cause.replayed == cause.examined == cause.differing > 0
+
 
 def by_address(x: np.ndarray, w: np.ndarray, after: Any = None) -> np.ndarray:
     """A product that is added downwards where the weights begin off a multiple of 16 bytes."""
@@ -270,6 +317,17 @@ class TestAddresses:
         left, right = ({"x": one, "w": layout.copied(w, at)} for one, at in ((x[:1], 0), (x, 4)))
         _, cause = explained(Contracts("mk,kn->mn"), product, left, right)
         assert cause.kind == "order" and "address" not in cause.why
+
+    def test_what_is_not_run_says_where_operands_begin(self) -> None:
+        x, w = normal(3, 40), normal(40, 30)
+        step = Step("double", Contracts("mk,kn->mn"), by_address, ["x", "w"])
+        left, right = (
+            record_run(Doubles({"x": layout.copied(x), "w": layout.copied(w, at)}, [step]))
+            for at in (0, 8)
+        )
+        (one,) = right.operations
+        _, cause = first_cause(left, replace(right, operations=[replace(one, again=None)]))
+        assert not cause.kind and "w at 0 on the left and 8 on the right" in cause.why
 
 
 @pytest.mark.long
@@ -370,16 +428,22 @@ AT_ONCE = Each("add_n"), lambda a, b, c, d: ((a + b) + c) + d
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("left", "right"), [(ROW, PAIRS), (BACK, AT_ONCE)])
-def test_arrays_that_are_added_in_another_order_give_the_same_of_integers(
-    left, right, dtype
-) -> None:
+@pytest.mark.parametrize(
+    ("left", "right", "said"),
+    [
+        (ROW, PAIRS, "(((p0+p1)+p2)+p3) on the left, ((p0+p1)+(p2+p3)) on the right"),
+        (BACK, AT_ONCE, "(p0+(p1+(p2+p3))) on the left, (((p0+p1)+p2)+p3) on the right"),
+    ],
+)
+def test_orders_are_read_off_and_replayed(left, right, said, dtype) -> None:
     found = cause(left, right, dtype)
-    assert found.kind == "order" and "added in another order" in found.why and found.alone
+    assert found.kind == "order" and said in found.why
+    assert found.examined == found.replayed == found.differing > 0 and found.alone
 
 
 OTHERS = {
     "of which one side rounds otherwise": (ROW, (ROW[0], lambda *x: np.float64(PAIRS[1](*x)))),
+    "said to be in one order, but in another": ((ROW[0], PAIRS[1]), (PAIRS[0], BACK[1])),
     "of differences": (ROW, (steps((0, 1), (4, 2), (5, 3), meaning=Each("subtract")), PAIRS[1])),
     "of multiples": (
         ROW,
@@ -465,6 +529,29 @@ def test_two_sides_of_one_formula_are_not_two() -> None:
     ]
     cause = formulas([PRODUCT, SCALED], doubled)
     assert "formulas:" not in cause.why and cause.kind != "algorithm"
+
+
+@pytest.mark.slow
+def test_what_grapplers_addn_does_to_a_residual_is_an_order() -> None:
+    """(x + bias) + rest becomes AddN([x, rest]) + bias when a Keras model is compiled."""
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    x, rest = (DRAWN.standard_normal((2, 8, 8, 6)).astype(np.float32) for _ in range(2))
+    scale, bias = DRAWN.standard_normal((2, 6)).astype(np.float32)
+
+    def model(x: Any, rest: Any) -> Any:
+        return tf.nn.relu((x * scale + bias) + tf.sqrt(abs(rest)))
+
+    compiled = tf.function(model)
+    found = probe.first_difference(
+        lambda: model(tf.constant(x), tf.constant(rest)),
+        lambda: compiled(tf.constant(x), tf.constant(rest)),
+    )
+    first = found.found.first
+    if first is None:  # grappler left the sum as it was
+        assert found.verdict == "equal"
+        return
+    (cause,) = found.found.causes.values()
+    assert first.joint and cause.kind == "order" and "((p0+p1)+p2)" in cause.why
 
 
 def drawing(op: str, numbers: Any, state: str | None) -> Run:
