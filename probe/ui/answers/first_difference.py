@@ -493,8 +493,8 @@ def _decision_rows(left: Any, right: Any, selection: Selection) -> list[np.ndarr
     rows = [axis for axis in range(left.ndim) if axis not in selection.cut]
     if selection.agree is None and selection.turned is None and rows and len(selection.cut) > 0:
         # as channels of positions are
-        lines = [np.moveaxis(each, rows[-1], -1) for each in taken]
-        return [each.reshape(-1, each.shape[-1]) for each in lines]
+        turned = [np.moveaxis(each, rows[-1], -1) for each in taken]
+        return [each.reshape(-1, each.shape[-1]) for each in turned]
     width = left.shape[-1] if left.ndim and left.shape[-1:] == right.shape[-1:] else 0
     if not width or taken[0].size % width:
         return [each.reshape(-1, 1) for each in taken]

@@ -310,7 +310,7 @@ class AskedRuns(NamedTuple):
 
     words: dict[str, str]
     target: str
-    sides: Mapping[str, int | str | None]
+    sides: Mapping[str, Any]
 
     def refuse_beside(self, store: Path, *more: str) -> None:
         """Raises InputError where runs, or ``more``, are given although a store says them."""
