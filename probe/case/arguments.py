@@ -107,12 +107,12 @@ def require_types(annotations: Mapping[str, str], values: Mapping[str, Any]) -> 
             raise InputError(name, value, why, f"give {annotations[name]}")
 
 
-# What else is taken for a type; a text for a number is read by who asks for it.
+# Types that are accepted beside the annotated one; the callee parses strings of numbers.
 _ALSO = {"int": ("integer", "str"), "float": ("int", "str", "number"), "bool": ("int", "bool_")}
 
 
 def _is_of(value: object, word: str) -> bool:
-    # what is no case and no target is said by their own checks, with what to write
+    # Case, Target and Lengths have checks of their own, which also say what to write
     if word in ("Any", "object", "Case", "Target", "Lengths") or (word == "None" and value is None):
         return True
     if word in ("Callable", "Tell", "Say"):

@@ -21,7 +21,7 @@ COPIES = 7
 # Bytes an element while operands are drawn. Measured: 34 (``normal``), 24 (``cancel``).
 DRAWN = 36
 
-# A cgroup's limit from here on is none: version 1 writes the largest number of pages.
+# A cgroup limit this large means unlimited: version 1 writes the largest number of pages.
 UNLIMITED = 1 << 60
 
 

@@ -147,7 +147,7 @@ class Apart:
             raise InputError("target", self.where.text, why, todo)
         run, able = read_recording(out), set(header["able"])
         assert isinstance(run.store, RecordingFolder)
-        weakref.finalize(run.store, self.dropped.append, number)  # all that is made of it has it
+        weakref.finalize(run.store, self.dropped.append, number)  # runs derived from it share it
         # this process's own child has just written them: their bits need not be hashed once more
         digests = {value.digest for value in run.values}
         run.store.checked.update(name for name in digests if run.store.has(name))

@@ -53,7 +53,7 @@ class Pair:
 
     ``compared``: elements; ``equal``: whether all have the same bits. ``known``: False where it
     isn't known of the rest whether it must agree. ``hollow``: neither has any element. ``laid``:
-    which elements stand for each other, where fewer of them must agree.
+    how the two values line up by index, where only some of these elements must agree.
     """
 
     left: int
@@ -189,7 +189,7 @@ class Difference:
     batch each was compared, and how many there are; None where one run of either side is compared.
     ``padded``: the outputs of samples cut to what a mask shows, against the same with padding.
     ``weights``: those that the two sides have in another order; ``other_weights``: the first that
-    one side alone has, in words; ``other_numbers``: the first operation that is given others, such
+    one side alone has, in words; ``other_numbers``: where constants first differ, such
     as an index or a mask. ``matched``: how it was found what must agree. ``enters``: the operation
     from which on results are further apart than rounding, though the first source's aren't.
     """
@@ -417,8 +417,8 @@ def compare_runs(match: RunningMatch) -> Difference:
 
 
 def _other_operands(match: RunningMatch, region: Region) -> Otherwise | None:
-    """Returns which operands the two sides take elsewhere, though each has what the other reads: as
-    of gates that are exchanged. What remains of what is read then are the others."""
+    """Returns the operands that the two sides read in exchanged places, in words, as of swapped
+    gates; None: none are. Only operands that are not exchanged stay in ``region.reads``."""
     texts, agreeing = [], list[Pair]()
     for place, pair in enumerate(region.reads):
         right, left = match.values[0].get(pair.left), match.values[1].get(pair.right)
@@ -447,7 +447,7 @@ def given_by(run: Run, number: int) -> str:
 
 
 def _name_by(region: Region, op: Operation) -> None:
-    """Names several operations by the one inside that is asked for something else, such as a
+    """Names a region after the operation inside it whose arguments differ, such as a
     maximum over another axis: what reads it only passes the difference on."""
     if region.verdict == "source":
         region.name, region.op, region.path = op.name, op.op, op.path

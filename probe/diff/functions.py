@@ -43,7 +43,7 @@ from probe.record.recording import Operation, Run
 from probe.record.store import array_digest
 from probe.targets import budget
 
-# Arrays of which it is asked what is read.
+# Largest number of arrays that are searched for the elements a function reads.
 MOST_ARRAYS = 16
 
 
@@ -80,7 +80,7 @@ class FunctionSide:
         return self.known[key]
 
     def _own(self, arrays: Arrays) -> dict[str, np.ndarray]:
-        """Its own arrays with what is changed in these."""
+        """Returns the side's arrays with the elements replaced in which ``arrays`` differ."""
         every = dict[str, np.ndarray]()
         for name, several in self.names.items():
             at = self.pieces.get(name, ())
@@ -239,7 +239,7 @@ def _asks_the_same(left: Run, op: Operation, right: Run, other: Operation) -> bo
 
 def _shared(left: FunctionSide, right: FunctionSide) -> tuple[Arrays, dict[str, str]]:
     """Returns the arrays that both sides hold, or one of them a piece of the other's, and their
-    formats; notes in both what is whose."""
+    formats; fills in ``names`` and ``pieces`` of both sides."""
     held = [side.captured.arrays for side in (left, right)]
     keys = [
         {name: (a.bits.shape, a.dtype, array_digest(a.bits)) for name, a in some.items()}
@@ -314,7 +314,7 @@ def _begins(where: np.ndarray, axis: int) -> int:
 
 
 def _before(unread: Where) -> Fraction:
-    """Returns which part of an array stands before what is read of it."""
+    """Returns the largest share of an axis that precedes the first line that is read."""
     shares = [
         Fraction(count, size)
         for where in unread.values()

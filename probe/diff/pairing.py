@@ -125,7 +125,7 @@ def as_lines(numbers: np.ndarray) -> Lines:
 # these among all where it isn't clear from the marks alone which lines belong together.
 NEAR, SHARE = 1e-2, 0.5
 
-# The same share behind a state: masks fill half of two blocks with one number.
+# SHARE for a piece behind a state: a causal mask makes half of any two blocks equal.
 BEHIND = 0.9
 
 
@@ -133,7 +133,7 @@ BEHIND = 0.9
 class Side:
     """A value of one side.
 
-    ``mark``: where it changes with what the other side lacks; ``own``: where it changes with the
+    ``mark``: bool, depends on inputs that the other side lacks; ``own``: bool, depends on the
     other side's own part (a step behind a cache), None if that was not asked. ``complete``: the
     other side lacks nothing. ``before``: which part of it stands before what the other side has.
     ``piece``: see :class:`probe.diff.match.Sides`. ``lines``: those that are left of some axes.
@@ -309,14 +309,14 @@ def near_share(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(np.mean(near | (np.isnan(ours) & np.isnan(theirs))))
 
 
-# Of a line, elements at least; of two values, numbers that are compared at most.
+# Fewest elements of a line that can identify it; most pairs of elements that are compared.
 LINE, MOST = 4, 1 << 27
 
 
 def lines_by_value(left: np.ndarray, right: np.ndarray) -> Selection | None:
     """Returns which lines of two values belong together, as they are close; None: none are.
 
-    For what repetitions have in other shapes, as the rows that a router sends to an expert. Lines
+    For values whose shape depends on the inputs, as rows that a router sends to an expert. Lines
     run along the only axis along which the sizes differ, along the first where none does.
     """
     sizes = left.shape, right.shape
@@ -344,5 +344,5 @@ def lines_by_value(left: np.ndarray, right: np.ndarray) -> Selection | None:
     return Selection(((*before, np.array(at)), (*before, np.array(to))))
 
 
-# Of the largest number of a line, how far one may be apart that is the same.
+# Largest distance between matching lines, relative to the largest element of the line.
 BY_VALUE = 1e-3

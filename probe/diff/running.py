@@ -44,7 +44,7 @@ class Repeats(Protocol):
 @dataclass
 class Here:
     """A side that runs in this process. ``dtypes``: of inputs whose containers don't say;
-    ``apart``: inputs in which both sides hold other numbers."""
+    ``apart``: names of inputs whose contents differ between the sides."""
 
     recorder: Recorders
     dtypes: Mapping[str, str] | None = None
@@ -160,7 +160,7 @@ def behind_state(
     return match
 
 
-# Elements of an array that is taken for a cache, at least.
+# Fewest elements of an array that is taken for a cache.
 LEAST = 4
 
 

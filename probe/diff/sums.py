@@ -49,12 +49,12 @@ Function = tuple[str, tuple[Any, ...]]
 # Questions behind a function with an upper bound are asked in units of 2 to the minus this.
 FAINT = 30
 
-# Functions that cut a sum off behind it, and between which numbers; () where each has its own.
+# Functions that clamp a sum, with lower and upper bound; (): the bounds are the call's arguments.
 BOUNDED: dict[str, tuple[float | None, ...]] = {
     "relu": (0.0, None), "relu6": (0.0, 6.0), "clip": (),
 }  # fmt: skip
 
-# Significant bits of an answer that is told from its quotient by a divisor.
+# Significant bits of a count that is recovered by multiplying a quotient by its divisor.
 KEPT_BITS = 20
 
 
@@ -571,7 +571,7 @@ class SumSession(OwnSession):
         return floats.round_to(np.ldexp(floats.widen(array, dtype), power), dtype)
 
     def _answers(self, answered: np.ndarray, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Returns the sums that were answered: those with few bits are told from their quotient."""
+        """Recovers the sums from the answers; a division is undone exactly for sums of few bits."""
         if self.divisors is None:
             return self._faint(answered, self.faint) if self.faint else answered
         dtype, filters = self.summed.dtype, self.summed.filters
@@ -646,7 +646,7 @@ def _functions_behind(
         # an answer of zero has to stay what it is, and answers above it have to get through
         low, high = (None, None) if word == "add" else numbers
         if (low or 0) > 0 or (high is not None and high <= 0):
-            raise InputError("operation", word, "it cuts off what the sum is asked by", "")
+            raise InputError("operation", word, "its bounds hide the answers", "")
 
     def apply(array: np.ndarray, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
         values = floats.widen(array, dtype)

@@ -70,7 +70,7 @@ ONEDNN = "onednn-verbose"
 # The variable under its present name and those before oneDNN 2.0 and 1.0.
 TALK = {"ONEDNN_VERBOSE": "1", "DNNL_VERBOSE": "1", "MKLDNN_VERBOSE": "1"}
 
-# The source of a library that failed before it answered, and what one says that names nothing.
+# ``source`` where the library failed before it answered; ``missing`` where it named no kernel.
 ASKED, UNNAMED = "asked", "the library reports no kernel"
 SILENT = "oneDNN printed nothing: the operator did not go through it"
 

@@ -199,7 +199,7 @@ class LeafAnswers:  # speed alone
             self.found[places] = self.guess.sizes(self.first, self.others[places])
 
     def _step(self) -> int:
-        """After how many leaves the answers go on as before."""
+        """Returns the number of interleaved lanes: after so many leaves the pattern repeats."""
         count, step, costs = len(self.others), 0, {0: float(len(self.others))}
         for window in WINDOWS:
             if 2 * window > count:

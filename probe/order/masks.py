@@ -354,7 +354,7 @@ class SessionOperator:
     ) -> dict[str, np.ndarray]:
         """Returns the chosen leaves as edits of each call; ``base``: their places in filter 0.
 
-        ``values``: of each slot, or of all shape of ``which``.
+        ``values``: one for each slot, or an array of the shape of ``which``.
         """
         _, filters, slots = np.nonzero(which)
         return {

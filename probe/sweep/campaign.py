@@ -215,7 +215,7 @@ class Campaign(ABC, Generic[Question]):
             self.tally.left_out = self.total - self.done
             self.budget.left_out += self.tally.left_out
         if self.store is not None:
-            # what was measured is written whole: an end of time that rings meanwhile took it away
+            # the alarm must not raise TimeOver during the flush: measured rows would be lost
             before = self.budget is not None and self.budget.answered
             if self.budget is not None:
                 self.budget.answered = True
