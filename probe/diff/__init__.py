@@ -3,9 +3,10 @@
 Read ``walk``: both sides are watched (``watched``: does a run repeat by itself), in this process,
 on a target (``apart``) or on disk (``folder``), compared and explained. A side is repeated with
 other content in whatever the other side has not: other samples, later positions, padding behind a
-mask. An element whose bits no repetition changes depends on nothing that the other lacks, so the other
-must have it too (``repeated``). ``running`` asks that of models with inputs, ``functions`` of two
-functions with the arrays that they hold (``captured``); ``pieces`` are chunks against the whole.
+mask. An element whose bits no repetition changes depends on nothing that the other lacks, so the
+other must have it too (``repeated``). ``running`` asks that of models with inputs, ``functions`` of
+two functions with the arrays that they hold (``captured``); ``pieces`` are chunks against the
+whole.
 
 Operations are paired by name, module and order, their values by index (``pairing``); where the
 programs differ, by being close on two independent inputs (``by_value``). ``match`` puts it

@@ -11,12 +11,12 @@ order or rounding, held at every place of the call, against the bits of the chos
 class was chosen is kept in a table, which travels as JSON; sizes are asked where they are run. Of
 matrix products and convolutions the order itself can be asked: see ``keeper.Report``.
 
-What an operation does along the batch is asked by running it (``operations``). ``torch_calls`` has those of
-PyTorch, ``torch_operations`` what becomes of each; ``torch_products`` how a model's own calls reach
-them at little cost, ``torch_sequences`` attention and recurrent layers; ``torch_model`` is the mode
-in which it runs. ``tensorflow_operations`` are TensorFlow's, ``keras_model`` the model that runs
-them one by one. Where a library runs a model as one program, that is the operation: see ``whole``;
-``samples`` checks it, ``programs`` has the libraries and their files.
+What an operation does along the batch is asked by running it (``operations``). ``torch_calls`` has
+those of PyTorch, ``torch_operations`` what becomes of each; ``torch_products`` how a model's own
+calls reach them at little cost, ``torch_sequences`` attention and recurrent layers; ``torch_model``
+is the mode in which it runs. ``tensorflow_operations`` are TensorFlow's, ``keras_model`` the model
+that runs them one by one. Where a library runs a model as one program, that is the operation: see
+``whole``; ``samples`` checks it, ``programs`` has the libraries and their files.
 
 An operation that a library's table describes needs nothing here. One with classes of its own gets a
 subclass of ``IndependentRows`` and a line in ``own`` of ``torch_operations`` or
