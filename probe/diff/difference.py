@@ -334,19 +334,19 @@ def plain_outputs(difference: Difference) -> list[OutputDifference]:
         small = int(left.size > right.size)
         reads_more = ~pair.selection.mask(shapes[small], small)
         if start is not None:
-            found = output_difference(left, right, dtypes, start)
+            output = output_difference(left, right, dtypes, start)
         elif selection.empty or dtypes[0] != dtypes[1]:
             why = NOT_TOLD
             size = min(left.size, right.size)
-            found = OutputDifference(*shapes, 0, np.zeros(0, bool), not_compared=size, why=why)
+            output = OutputDifference(*shapes, 0, np.zeros(0, bool), not_compared=size, why=why)
         else:
             chosen = selection.taken(left, 0), selection.taken(right, 1)
-            found = paired_difference(*chosen, dtypes[0], (left.size, right.size))
-            found = replace(found, shape=left.shape, other_shape=right.shape)
+            output = paired_difference(*chosen, dtypes[0], (left.size, right.size))
+            output = replace(output, shape=left.shape, other_shape=right.shape)
             reads_more = selection.taken(reads_more, small).reshape(-1)
-        if pair.known and found.apart.shape == reads_more.shape:
-            found = with_window(found, reads_more)
-        plain.append(found)
+        if pair.known and output.apart.shape == reads_more.shape:
+            output = with_window(output, reads_more)
+        plain.append(output)
     return plain
 
 
@@ -600,22 +600,22 @@ def measure_pair(pair: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) ->
     if both[0].dtype.kind != "O" and both[0].tobytes() == both[1].tobytes():
         pair.equal = True
         return
-    found = output_difference(both[0].reshape(-1), both[1].reshape(-1), (dtype, dtype))
-    pair.differing, pair.signed_zero = found.differing, found.signed_zero
-    pair.max_ulp = found.max_ulp if dtype in floats.FORMATS else None
+    output = output_difference(both[0].reshape(-1), both[1].reshape(-1), (dtype, dtype))
+    pair.differing, pair.signed_zero = output.differing, output.signed_zero
+    pair.max_ulp = output.max_ulp if dtype in floats.FORMATS else None
     pair.equal = not pair.differing
     if pair.equal:
         return
     if dtype in floats.FORMATS:
         values = [floats.widen(array, dtype).reshape(-1) for array in both]
         with np.errstate(invalid="ignore"):
-            apart = np.abs(values[0] - values[1])[found.apart].max()
+            apart = np.abs(values[0] - values[1])[output.apart].max()
         finite = np.abs(values[1][np.isfinite(values[1])])
         # where all is zero there is nothing to measure by
         largest = max(float(finite.max(initial=0)), 1e-300)
         pair.scaled = float(apart / (floats.eps(dtype) * largest))
     mask: np.ndarray = np.zeros(both[0].shape, bool)
-    mask.reshape(-1)[np.argmax(found.apart)] = True
+    mask.reshape(-1)[np.argmax(output.apart)] = True
     if not pair.selection.whole:
         mask = pair.selection.put(np.zeros(mine.shape, bool), mask, 0)
     pair.first = tuple(map(int, np.argwhere(mask)[0]))

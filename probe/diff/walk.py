@@ -69,6 +69,8 @@ def walk(
             matched = match(ours, theirs)
     difference = compare_and_explain(ours, theirs, explain, tell, seconds, notes, matched)
     difference.not_whole = difference.not_whole or beside_apart(left, right)
+    # A mistake behind a rounding difference is no source: its inputs differ already. Where all must
+    # agree it shows by its size; of a batch or a length, elements that read others may be far too.
     everywhere = all(pair.selection.whole for pair in difference.outputs)
     if batches is not None or (everywhere and small_source(difference)):
         difference.enters = enters(difference)

@@ -186,6 +186,7 @@ def verdict_of(outputs: Sequence[OutputDifference]) -> str:
     """``differs``, ``equal`` or ``unknown``: ``equal`` only where nothing is left over."""
     if any(output.differing for output in outputs):
         return "differs"
+    # an output without elements has nothing to compare; one of which a part was left out has
     sized = [o for o in outputs if prod(o.shape) or prod(o.other_shape)]
     if not outputs or any(o.not_compared or not o.elements for o in sized):
         return "unknown"

@@ -114,11 +114,13 @@ class Walked(Answer):
         rounding = self.found.rounding
         explained = rounding.all_explained
         explained &= not self.found.not_whole and not self.found.enters
+        # a factor of 2.5 for 2 behind a product that rounds otherwise was called explained
+        # rounding: every source replayed, and what stands behind a source is none
         for number, region in enumerate(self.found.operations):
             cause = self.found.causes.get(number)
             if region.verdict == "source":
                 explained &= region.cause not in NO_ROUNDING
-            elif region.own:  # behind a source a wrong factor is no source, and no rounding
+            elif region.own:
                 explained &= cause is not None and cause.rounding.all_explained
             elif region.verdict == "carried" and region.own is None:
                 explained &= region.differing == 0  # it wasn't asked

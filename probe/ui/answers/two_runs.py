@@ -314,20 +314,24 @@ def two_runs(
                 inner: Any = getattr(side, "inner", side)
                 if getattr(inner, "already", None) is None:
                     inner.already = [array_digest(array) for array in outputs]
-        found = walk(left, right, explain, tell, match=repeats(ends, both, declared))
-        walked = Walked(found, question, inputs=both if where is None else None)
-        found.notes += model.notes
+        difference = walk(left, right, explain, tell, match=repeats(ends, both, declared))
+        walked = Walked(difference, question, inputs=both if where is None else None)
+        difference.notes += model.notes
         if samples is not None:
-            found.take_samples(samples)
+            difference.take_samples(samples)
         if masked:
-            dtypes = [found.left.values[pair.left].dtype for pair in found.outputs]
-            found.padded = [each for sample in masked for each in sample.differences(dtypes)]
+            dtypes = [difference.left.values[pair.left].dtype for pair in difference.outputs]
+            difference.padded = [each for sample in masked for each in sample.differences(dtypes)]
             which = f"{counted(len(masked), 'sample')} with padding, each cut to its content"
-            found.notes.append(f"{which} against the same padded: {counts_text(found.padded)}")
-            early(found.notes[-1])
+            difference.notes.append(
+                f"{which} against the same padded: {counts_text(difference.padded)}"
+            )
+            early(difference.notes[-1])
             if behind is not None:  # what is explained is that sample; the batch is only counted
-                found.notes.append(f"each sample alone against the batch: {walked.counts_text()}")
-                found.plain, found.samples = behind.differences(dtypes), None
+                difference.notes.append(
+                    f"each sample alone against the batch: {walked.counts_text()}"
+                )
+                difference.plain, difference.samples = behind.differences(dtypes), None
         walked.script = sides.script(model, where)
         weakref.finalize(walked, running.pop_all().close)
         return walked
@@ -368,12 +372,12 @@ class MaskedSample:
 
     def differences(self, dtypes: Iterable[str]) -> list[OutputDifference]:
         """Compares the outputs at the places of its content by index."""
-        found = []
+        differences = []
         for left, right, dtype in zip(*self.outputs, dtypes, strict=False):
             both = zip(left.shape, right.shape, strict=False)
             start = [self.begin if sizes == self.sizes else 0 for sizes in both]
-            found.append(output_difference(left, right, (dtype, dtype), start))
-        return found
+            differences.append(output_difference(left, right, (dtype, dtype), start))
+        return differences
 
     @property
     def apart(self) -> bool:
@@ -388,7 +392,7 @@ def masked_samples(plain: Plain, arrays: Arrays, declared: Any, tell: Say) -> li
     name, axes = mask_of_padding(arrays)
     if not name or budget.spent():
         return []
-    along, found = varied_axes("batch", arrays, declared), list[MaskedSample]()
+    along, samples = varied_axes("batch", arrays, declared), list[MaskedSample]()
     axes = {other: axis for other, axis in axes.items() if other in along}
     try:
         shown_entries = entries_shown(plain, arrays, name)
@@ -408,8 +412,8 @@ def masked_samples(plain: Plain, arrays: Arrays, declared: Any, tell: Say) -> li
             outputs = foreign(plain, both[0]), foreign(plain, both[1])
         except (Foreign, ProbeError):  # of a fixed length, or what a model may raise
             return []
-        found.append(MaskedSample(words, both, outputs, begin, (size, len(row))))
-    return found
+        samples.append(MaskedSample(words, both, outputs, begin, (size, len(row))))
+    return samples
 
 
 def mask_of_padding(arrays: Arrays) -> tuple[str, dict[str, int]]:

@@ -68,3 +68,16 @@ def test_a_setting_that_a_model_changes_inside_is_reported(torch, settings):
 
     _, report = stable.invariant(module(torch, function), (1, 8), example=torch.randn(8, 12))
     assert any("linear with mkldnn=False" in name for name in report.left)
+
+
+def test_few_samples_are_given_to_onednn_where_that_has_the_bits(torch):
+    from probe.sizes.invariant.torch_calls import TorchConvolution
+    from probe.sizes.invariant.torch_products import OneDNN
+
+    for shape, kernel in (((4, 20), (6, 4, 3)), ((4, 9, 7), (6, 4, 3, 1))):
+        words = {"stride": (1,) * (len(shape) - 1), "padding": (1,) * (len(shape) - 1)}
+        like = TorchConvolution(shape, kernel, torch.float32, True, words)
+        x, w = (torch.randint(-9, 9, one).float() for one in ((3, *shape), kernel))
+        for bias in (w.flatten()[:6], w.flatten()[: 6 * 4 : 4]):  # also one with gaps in memory
+            y = OneDNN(like).call((x,), (w, bias))
+            assert torch.equal(y, like.call((x,), (w, bias)))

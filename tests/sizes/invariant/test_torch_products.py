@@ -96,19 +96,6 @@ def test_three_operands_have_the_same_bits_at_every_batch(torch, equation):
     assert not dependent(model, *samples, parts=[(0, size) for size in (1, 2, 3, 5, 11, 23)])
 
 
-def test_few_samples_are_given_to_onednn_where_that_has_the_bits(torch):
-    from probe.sizes.invariant.torch_calls import TorchConvolution
-    from probe.sizes.invariant.torch_products import OneDNN
-
-    for shape, kernel in (((4, 20), (6, 4, 3)), ((4, 9, 7), (6, 4, 3, 1))):
-        words = {"stride": (1,) * (len(shape) - 1), "padding": (1,) * (len(shape) - 1)}
-        like = TorchConvolution(shape, kernel, torch.float32, True, words)
-        x, w = (torch.randint(-9, 9, one).float() for one in ((3, *shape), kernel))
-        for bias in (w.flatten()[:6], w.flatten()[: 6 * 4 : 4]):  # also one with gaps in memory
-            y = OneDNN(like).call((x,), (w, bias))
-            assert torch.equal(y, like.call((x,), (w, bias)))
-
-
 def kept(torch):
     """A layer one row of which is computed from a turned copy of its weights, as told to 64."""
     from probe.sizes.invariant.torch_products import Copies
