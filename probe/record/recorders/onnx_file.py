@@ -14,12 +14,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, prod
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper, printer
 
+from probe.case import memory
 from probe.case.errors import InputError, printable
 from probe.order import semantics as s
 from probe.order.semantics import Call
@@ -180,6 +182,85 @@ def body(graph: Any) -> Body:
     inputs = [value.name for value in graph.input if value.name not in constants]
     inputs += [name for name in read_outside(graph) if name not in inputs]
     return Body(in_graph_order(nodes, gives), inputs, gives, constants)
+
+
+# Turns of a loop, or of loops in loops: at some microseconds each, minutes.
+MOST_TURNS = 1 << 24
+# Nodes that give a single number as it is.
+PASSING = ("Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape")
+
+
+def refuse_unbounded(
+    graph: Any, outside: Mapping[str, np.ndarray] | None = None, turns: float = 1
+) -> None:
+    """InputError where a node of a graph, or of one in it, makes an array of more elements than
+    bytes are free: a file of a few bytes then takes all memory. Or where a Loop is to turn more
+    than ``MOST_TURNS`` times, and no condition can end it before: the library would be gone, and
+    heed no Ctrl-C.
+
+    ``outside``: constants around it, by their names; ``turns``: of loops around it.
+    """
+    held = _constants(graph, outside or {})
+    for node in graph.node:
+        elements = _least_elements(node, [held.get(name) for name in node.input])
+        memory.require_room(elements, node.op_type, elements)
+        inner, count = {**held}, turns
+        for name in (value.name for each in graphs(node) for value in getattr(each, "input", ())):
+            inner.pop(name, None)
+        if node.op_type == "Loop":
+            (body,), most = graphs(node), node.input[0] if node.input else ""
+            goes = _constants(body, {**inner, body.input[1].name: np.array(True)})
+            if goes.get(body.output[0].name, np.array(False)).all():
+                count *= max(float(held.get(most, np.array(1)).flat[0]) if most else inf, 1)
+            if count > MOST_TURNS:
+                often = f"{count:,.0f} times" if count < inf else "for ever"
+                why = f"a loop of it turns {often}"
+                todo = f"give one of at most {MOST_TURNS:,}"
+                raise InputError("network", node.name or node.output[0], why, todo)
+        for each in graphs(node):
+            refuse_unbounded(each, inner, count)
+
+
+# Nodes that make an array of a size that a file says, with the input that has its axes, or how
+# often each is repeated.
+GROWING = {"ConstantOfShape": 0, "Expand": 1, "Tile": 1}
+
+
+def _least_elements(node: Any, reads: Sequence[np.ndarray | None]) -> int:
+    """Returns how many elements a node gives at least, as far as its constants say."""
+    reads = [*reads, *[None] * 4]
+    op = node.op_type
+    if op == "Range":
+        ends = [float(end.reshape(-1)[0]) for end in reads[:3] if end is not None]
+        return int((ends[1] - ends[0]) / (ends[2] or 1)) if len(ends) == 3 else 0
+    if op == "Pad":
+        pads = reads[1] if len(node.input) > 1 else words_in(node).get("pads")
+        axes = None if pads is None else np.reshape(pads, (2, -1)).astype(object).sum(0)
+    elif op in ("Resize", "Upsample"):
+        sizes = reads[1] if op == "Upsample" else reads[2] if reads[3] is None else reads[3]
+        axes = None if sizes is None else sizes.reshape(-1)
+    else:
+        axes = reads[GROWING[op]] if op in GROWING else None
+    if axes is None or not len(axes):
+        return 0
+    least = 1 if op in ("Pad", "Resize", "Upsample") else 0
+    return prod(max(int(size), least) for size in np.reshape(axes, -1))
+
+
+def _constants(graph: Any, outside: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Constants of a graph and around it; single numbers also behind what gives them as they
+    are."""
+    held = dict(outside)
+    for tensor in getattr(graph, "initializer", ()):  # a function has none
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            held[tensor.name] = numpy_helper.to_array(tensor)
+    for node in graph.node:
+        constant = Constant.held(node)
+        if constant is not None:
+            held[node.output[0]] = constant.array
+        elif node.op_type in PASSING and getattr(held.get(node.input[0]), "size", 0) == 1:
+            held[node.output[0]] = held[node.input[0]]
+    return held
 
 
 def branch(graph: Any, node: OnnxNode) -> Body:

@@ -284,6 +284,12 @@ def opened(
     """
     path = Path(path)
 
-    model = graphs.read(path.name, partial(onnx.load, path, load_external_data=False))
+    def load() -> Any:
+        model = onnx.load(path, load_external_data=False)
+        for graph in (*model.functions, model.graph):
+            onnx_file.refuse_unbounded(graph)
+        return model
+
+    model = graphs.read(path.name, load)
     inputs = onnx_file.graph_inputs(model.graph)
     return graphs.OpenedGraph(inputs, lambda arrays: OnnxRecorder(path, arrays, switches))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -137,3 +139,72 @@ def test_text_of_a_file_runs_nothing_in_the_lines_of_its_operations(tmp_path):
             exec("\n".join([*op.imports, "import numpy as np", "if 1:", *lines]), space)
             assert np.array_equal(space["y"], run.array(op.gives[0])), word
         assert not made.exists(), word
+
+
+def looping(turns, ends):
+    """A model whose loop says how often it turns (None: not), and whether its numbers end it."""
+    value, boolean, whole = onnx.TensorProto.FLOAT, onnx.TensorProto.BOOL, onnx.TensorProto.INT64
+    info = helper.make_tensor_value_info
+    nodes = [helper.make_node("Add", ["s", "s"], ["t"])]
+    if ends:
+        nodes += [helper.make_node("ReduceMax", ["t"], ["m"], keepdims=0)]
+        nodes += [helper.make_node("Less", ["m", "most"], ["on"])]
+    else:
+        nodes += [helper.make_node("Identity", ["go"], ["on"])]
+    inputs = [info("n", whole, []), info("go", boolean, []), info("s", value, None)]
+    inside = helper.make_graph(
+        nodes, "b", inputs, [info("on", boolean, []), info("t", value, None)]
+    )
+    held = {"yes": np.array(True), "most": np.float32(100), "turns": np.array(turns or 0, np.int64)}
+    first = "" if turns is None else "same"
+    outside = [
+        helper.make_node("Identity", ["turns"], ["same"]),
+        helper.make_node("Loop", [first, "yes", "x"], ["y"], body=inside, name="l"),
+    ]
+    return model(outside, {"x": np.ones((1, 2), np.float32)}, ["y"], held)
+
+
+@pytest.mark.parametrize(
+    ("turns", "ends", "said"),
+    [
+        (1 << 62, False, "network=l: a loop of it turns 4,611,686,018,427,387,904 times"),
+        (None, False, "network=l: a loop of it turns for ever"),
+        (3, False, ""),
+        ((1 << 63) - 1, True, ""),  # as exporters write ``while``
+    ],
+)
+def test_a_loop_that_nothing_ends_is_refused_before_it_runs(tmp_path, turns, ends, said):
+    """ONNX Runtime heeds no Ctrl-C: the terminal would be gone."""
+    (tmp_path / "m.onnx").write_bytes(looping(turns, ends))
+    if said:
+        with pytest.raises(InputError, match=said):
+            onnxruntime.opened(tmp_path / "m.onnx")
+    else:
+        assert onnxruntime.opened(tmp_path / "m.onnx").inputs
+
+
+HUGE = {"ConstantOfShape": [1 << 20, 1 << 30], "Expand": [1 << 20, 1 << 30],
+        "Tile": [1 << 20, 1 << 30], "Pad": [0, 0, 1 << 20, 1 << 30], "Range": [1 << 50],
+        "Resize": [1 << 20, 1 << 30]}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", HUGE)
+@pytest.mark.parametrize("inline", [False, True])
+def test_an_array_that_no_memory_holds_is_refused_before_it_runs(tmp_path, op, inline):
+    """A file of 200 bytes took all that was free before the library said no."""
+    sizes = np.array(HUGE[op], np.int64).reshape(() if op == "Range" else -1)
+    held = {"sizes": sizes, "zero": np.array(0), "one": np.array(1)}
+    every = {"ConstantOfShape": ["sizes"], "Range": ["zero", "sizes", "one"]}
+    reads = every.get(op, ["x", "", "", "sizes"] if op == "Resize" else ["x", "sizes"])
+    nodes, arrays = [helper.make_node(op, reads, ["y"])], list[Any]()
+    for name, array in held.items():
+        tensor = numpy_helper.from_array(array, name)
+        if inline:
+            nodes.insert(0, helper.make_node("Constant", [], [name], value=tensor))
+        else:
+            arrays.append(tensor)
+    x, y = (helper.make_tensor_value_info(name, 1, None) for name in "xy")
+    graph = helper.make_graph(nodes, "g", [x], [y], arrays)
+    onnx.save(helper.make_model(graph), tmp_path / "m.onnx")
+    with pytest.raises(InputError, match=f"{op}=.*: it needs 1024 TiB, and .* are free"):
+        onnxruntime.opened(tmp_path / "m.onnx")
