@@ -299,8 +299,46 @@ class Difference:
         follows = lambda pair: pair.left in apart[0] or pair.right in apart[1]  # noqa: E731
         return [region for region in carried if not any(map(follows, region.reads))]
 
+    @property
+    def unasked(self) -> Region | None:
+        """The first operation that reads what differs, and of which it is not known whether it
+        differs by itself: one side alone has it, or it could not be run alone. None: all are known.
+        """
+        runs, apart = (self.left, self.right), (set[int](), set[int]())
+        both = [r for r in self.operations if r.verdict not in NOT_JUDGED]
+        inside = [{n for region in both for n in region.inside[side]} for side in (0, 1)]
+        for region in self.operations:
+            ends = [(side, n) for side, n in enumerate(region.ends) if n is not None]
+            reads = any(
+                apart[side].intersection(runs[side].operations[n].reads) for side, n in ends
+            )
+            if region.verdict in NOT_JUDGED:
+                within = all(n in inside[side] for side, n in ends)
+                if not reads:
+                    continue
+                if not within and not all(_repeats(runs[side], n) for side, n in ends):
+                    return region
+            elif not region.differing:
+                continue
+            elif region.verdict == "carried" and region.own is None:
+                return region
+            for side, n in ends:
+                apart[side].update(runs[side].operations[n].gives)
+        return None
+
     def sides(self, region: Region) -> list[tuple[Run, Operation]]:
         return region.sides(self.left, self.right)
+
+
+# Of what one run alone has, and of what nothing is known.
+NOT_JUDGED = ("left", "right", "unknown")
+
+
+def _repeats(run: Run, number: int) -> bool:
+    """Whether an operation gives what it reads as it is, or in another shape."""
+    op = run.operations[number]
+    read = {run.values[n].digest for n in op.reads}
+    return all(run.values[n].digest in read for n in op.gives)
 
 
 def plain_outputs(difference: Difference) -> list[OutputDifference]:

@@ -162,7 +162,7 @@ def find_cause(
         cause.compared, cause.differing = pair.compared, pair.differing
     if sides is not None and not cause.refuted:
         if cause.comparison is not None:
-            proved, counted = cause.comparison.proved(), 0
+            proved, counted = _proved(cause), 0
         else:
             proved = np.zeros(len(sides[0].outputs), bool)
             counted = cause.replayed if cause.kind and cause.in_numpy else 0
@@ -171,6 +171,19 @@ def find_cause(
             far = replace(cause.rounding, within=0, explained=0)
             cause.rounding = replace(far, unknown=cause.rounding.total - far.beyond)
     return cause
+
+
+def _proved(cause: Cause) -> np.ndarray:
+    """Which outputs a cause of sums explains: bool. A replay of both sides alone is no reason: each
+    side may add products of its own, as with a weight that is transposed."""
+    assert cause.comparison is not None
+    proved = cause.comparison.proved()
+    if not cause.kind:
+        return np.zeros_like(proved)
+    unexplained = np.array(cause.comparison.cause) == "unexplained"
+    if not unexplained.all():
+        proved[cause.comparison.differing[unexplained]] = False
+    return proved
 
 
 # The cause of numbers that two libraries or releases draw differently from one state.
@@ -228,7 +241,7 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
     if cut_off := saturation_cause(sides, apart):
         cause = cut_off
     elif isinstance(first, SUMS):
-        cause = _sums_cause(sides, most, known)
+        cause = _sums_cause(sides, most, known, same_products=region.joint)
     elif isinstance(first, Each):
         # of two formulas one may hold the other's results at some place by chance
         formulas = _formulas_cause(sides) if region.joint else None

@@ -116,14 +116,14 @@ class Walked(Answer):
         explained &= not self.found.not_whole and not self.found.enters
         # a factor of 2.5 for 2 behind a product that rounds otherwise was called explained
         # rounding: every source replayed, and what stands behind a source is none
+        explained &= self.found.unasked is None
+        explained &= all(pair.known or pair.selection.whole for pair in self.found.outputs)
         for number, region in enumerate(self.found.operations):
             cause = self.found.causes.get(number)
             if region.verdict == "source":
                 explained &= region.cause not in NO_ROUNDING
             elif region.own:
                 explained &= cause is not None and cause.rounding.all_explained
-            elif region.verdict == "carried" and region.own is None:
-                explained &= region.differing == 0  # it wasn't asked
         if self.found.samples is not None:
             # which of all samples' outputs read the other samples, as a norm over the batch does,
             # is known of the recorded ones alone

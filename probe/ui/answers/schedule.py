@@ -181,6 +181,8 @@ class Scheduled(Answer):
                 why = (
                     f"{self.enters} gives other numbers in the piece, and no operation is a source"
                 )
+            elif self.walked.classes["not explained"]:
+                why += "; this does not explain all that differs"
             return first, why, self._kept()
         if self.verdict == "equal":
             need = [] if self.stateful else [context.words for context in self.contexts]

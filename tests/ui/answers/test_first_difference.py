@@ -284,3 +284,49 @@ def test_a_wrong_factor_behind_another_order_is_no_rounding(factor, enters):
     assert found.found.first.op == "aten.mm"
     assert (found.classes["explained rounding"] > 0) == (factor == 2)
     assert found.found.enters == enters and (enters in found.lines()[1])
+
+
+def behind_a_product(torch):
+    """Pairs whose first source is rounding, and that compute something else besides."""
+    functional = torch.nn.functional
+    layers = (torch.nn.Linear(96, 64), torch.nn.GELU(), torch.nn.Linear(64, 32))
+    model = torch.nn.Sequential(*layers).eval()
+    x, p, xs = torch.randn(8, 96), torch.randperm(96), torch.randn(40, 32)
+    weight, bias, z = torch.randn(16, 16), torch.randn(16), torch.randn(3, 5, 16)
+
+    def turned(values):
+        first = model[0]
+        inner = functional.linear(values[:, p], first.weight[:, p], first.bias)
+        return model[2](model[1](inner))
+
+    def norm(values, eps):
+        return functional.layer_norm(values, (32,), eps=eps)
+
+    return {
+        "nothing": (lambda: model(x), lambda: turned(x)),
+        "a factor": (lambda: model(x[:1]), lambda: model(x) * 2.5),
+        "a small factor": (lambda: model(x), lambda: turned(x) * 1.0001),
+        "elements moved": (lambda: model(x[:1]), lambda: model(x).roll(1, 1)),
+        "no bias": (lambda: model(x[:1]), lambda: model[:2](x) @ model[2].weight.T),
+        "a cast": (lambda: xs.sum(0), lambda: xs.flip(0).sum(0).half().float()),
+        "a turned weight": (
+            lambda: functional.linear(z, weight, bias),
+            lambda: z @ weight + bias,
+        ),
+        "another eps": (lambda: norm(model(x[:1]), 1e-5), lambda: norm(model(x), 1e-3)),
+        "a shifted slice": (lambda: model(x[:1])[:, :16], lambda: model(x)[:, 1:17]),
+    }
+
+
+def test_only_rounding_is_called_explained():
+    """What one side alone does behind a source that replays was called explained rounding."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for what, pair in behind_a_product(torch).items():
+            found = answers.first_difference(*pair)
+            assert found.verdict == ("differs" if what != "nothing" else found.verdict), what
+            if what != "nothing":
+                assert found.classes["explained rounding"] == 0, what
+            elif found.verdict == "differs":
+                assert found.classes["not explained"] == 0
