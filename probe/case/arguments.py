@@ -101,8 +101,10 @@ def require_types(annotations: Mapping[str, str], values: Mapping[str, Any]) -> 
     Each is looked at by its name, without what stands in brackets: ``str | Path | None``.
     """
     for name, value in values.items():
-        words = re.sub(r"\[.*\]", "", annotations[name]).split(" | ")
-        if not any(_is_of(value, word.rpartition(".")[2]) for word in words):
+        words = annotations[name]
+        while "[" in words:  # the innermost ones first: ``Sequence[tuple[int, ...]] | str``
+            words = re.sub(r"\[[^\[\]]*\]", "", words)
+        if not any(_is_of(value, word.rpartition(".")[2]) for word in words.split(" | ")):
             why = f"its type is {type(value).__name__}"
             raise InputError(name, value, why, f"give {annotations[name]}")
 

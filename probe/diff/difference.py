@@ -33,6 +33,7 @@ from probe.explain.comparison.outputs import (
 )
 from probe.explain.enclosure import RoundingVerdict
 from probe.order.semantics import Moves, Passes
+from probe.record.contract import THROUGH_A_VIEW
 from probe.record.recording import NAMED, Operation, Run, computes, operations_between, region_text
 
 if TYPE_CHECKING:
@@ -302,8 +303,8 @@ class Difference:
     @property
     def unasked(self) -> Region | None:
         """The first operation that reads what differs, and of which it is not known whether it
-        differs by itself: one side alone has it, or it could not be run alone. None: all are known.
-        """
+        differs by itself: one side alone has it, it could not be run alone, or what it reads left
+        the library and came back. None: all are known."""
         runs, apart = (self.left, self.right), (set[int](), set[int]())
         both = [r for r in self.operations if r.verdict not in NOT_JUDGED]
         inside = [{n for region in both for n in region.inside[side]} for side in (0, 1)]
@@ -320,11 +321,37 @@ class Difference:
                     return region
             elif not region.differing:
                 continue
-            elif region.verdict == "carried" and region.own is None:
+            elif any(self._from_outside(pair) for pair in region.reads) or not self._asked(region):
                 return region
             for side, n in ends:
                 apart[side].update(runs[side].operations[n].gives)
         return None
+
+    @property
+    def outputs_met(self) -> bool:
+        """Whether each output that differs is given by operations that were compared."""
+        compared = [region for region in self.operations if region.verdict not in NOT_JUDGED]
+        met = {(pair.left, pair.right) for region in compared for pair in region.gives}
+        apart = (pair for pair in self.outputs if not pair.equal)
+        return all((pair.left, pair.right) in met for pair in apart)
+
+    def _asked(self, region: Region) -> bool:
+        """Whether it is known of a region that something differs in whether it differs by itself:
+        what moves elements, asked for the same on both sides, does not."""
+        if region.verdict != "carried" or region.own is not None:
+            return True
+        turned = any(pair.selection.turned for pair in region.gives)
+        runs = zip((self.left, self.right), region.inside, strict=True)
+        inside = [run.operations[n] for run, numbers in runs for n in numbers]
+        moves = all(isinstance(op.meaning, Moves) for op in inside)
+        alike = not region.arguments or all(op.op == THROUGH_A_VIEW for op in inside)
+        return moves and alike and not turned
+
+    def _from_outside(self, pair: Pair) -> bool:
+        """Whether values differ of which no operation gives one: it was made outside the library,
+        by NumPy say."""
+        given = self.left.values[pair.left].given, self.right.values[pair.right].given
+        return not pair.equal and min(given) < 0
 
     def sides(self, region: Region) -> list[tuple[Run, Operation]]:
         return region.sides(self.left, self.right)

@@ -50,6 +50,10 @@ class Seen:
     address: int | None = None
 
 
+# The operation of a value whose memory was written through another one: nothing is computed.
+THROUGH_A_VIEW = "changed through a view"
+
+
 @dataclass(slots=True)
 class Operation:
     """An operation of a run. It must not be changed, for a recorder may return the same meaning,

@@ -335,6 +335,10 @@ class ShownByCase:
             raise TargetError(session.target.text, "error", UNSTEADY)
         keys = ("at", "order_id", "rounding_id", "ranges")
         shown = sorted(str([row.get(key) for key in keys]) for row in sweep.rows("")["reveals"])
+        if not shown:  # no length ran: two targets that show nothing do not show the same
+            refused = next((value.refusal for value in sweep.every if value.refusal), "")
+            why = f"no order is known at any length: {refused}".rstrip(": ")
+            raise TargetError(session.target.text, "error", why)
         return _short_hash("\n".join(shown)), " and ".join(
             tree.text for tree, _ in sweep.summations
         )

@@ -30,7 +30,16 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from probe.case.errors import InputError
 from probe.case.layout import BOUNDARY
 from probe.order.semantics import Moves, Unknown
-from probe.record.contract import CONSTANT, INPUT, WEIGHT, Isolated, Operation, Seen, Visit
+from probe.record.contract import (
+    CONSTANT,
+    INPUT,
+    THROUGH_A_VIEW,
+    WEIGHT,
+    Isolated,
+    Operation,
+    Seen,
+    Visit,
+)
 
 # What runs whenever a module is called. Looked for among the frames of Python: hooks on modules
 # would be compiled into compiled functions, and change them.
@@ -482,7 +491,7 @@ class Values:
         again = _gathering([part for _, part in memory.parts], lies)
         meaning = Moves() if again else Unknown("it is large, or was written as other types")
         gives = [self.seen(tensor, place)]
-        self.visit(Operation("changed through a view", path, reads, gives, meaning, {}, again))
+        self.visit(Operation(THROUGH_A_VIEW, path, reads, gives, meaning, {}, again))
         memory.write(key, lies)
 
 

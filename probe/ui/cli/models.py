@@ -99,10 +99,12 @@ def examine(
     module:function, which is called with the inputs in order. Every part is printed as soon as it
     is known: which operation, why, what keeps the bits, what it costs, and where the report is.
     """
-    from probe.case.arguments import require_unwritten
+    from probe.case.arguments import choice, require_unwritten
     from probe.ui.answers import examine as answers
 
     require_unwritten("report", folder)
+    if ask is not None:
+        choice("ask", ask, (*answers.ASK, "chunks"))
     if ask == "chunks":
         if options["at"] is None:
             why = "the size of a chunk is not given"

@@ -315,6 +315,14 @@ def behind_a_product(torch):
         ),
         "another eps": (lambda: norm(model(x[:1]), 1e-5), lambda: norm(model(x), 1e-3)),
         "a shifted slice": (lambda: model(x[:1])[:, :16], lambda: model(x)[:, 1:17]),
+        "through NumPy": (
+            lambda: model(x[:1]),
+            lambda: torch.from_numpy(model(x).numpy() * np.float32(1.01)),
+        ),
+        "through NumPy and on": (
+            lambda: model(x[:1]).relu() + 1,
+            lambda: torch.from_numpy(model(x).numpy() * np.float32(1.0001)).relu() + 1,
+        ),
     }
 
 

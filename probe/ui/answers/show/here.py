@@ -123,7 +123,7 @@ _TEXTS = ("target", "version", "causes")
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     """One row by column: comparisons made, those with a difference, and so on."""
     vary = "" if row["vary"] in (None, "length") else f" (by {row['vary']})"
-    share = f"{100 * row['unstable'] / row['comparisons']:.2g} %" if row["unstable"] else ""
+    share = f"{100 * row['unstable'] / row['comparisons']:.3g} %" if row["unstable"] else ""
     return {
         "target": printable(f"{row['target']}{vary}"),
         "version": printable(row["library_version"] or ""),
