@@ -300,11 +300,11 @@ class Difference:
         follows = lambda pair: pair.left in apart[0] or pair.right in apart[1]  # noqa: E731
         return [region for region in carried if not any(map(follows, region.reads))]
 
-    @property
-    def unasked(self) -> Region | None:
+    def unasked(self, behind: bool = True) -> Region | None:
         """The first operation that reads what differs, and of which it is not known whether it
         differs by itself: one side alone has it, it could not be run alone, or what it reads left
-        the library and came back. None: all are known."""
+        the library and came back. None: all are known. ``behind``: also those that both sides have
+        alike; False: these were not run alone."""
         runs, apart = (self.left, self.right), (set[int](), set[int]())
         both = [r for r in self.operations if r.verdict not in NOT_JUDGED]
         inside = [{n for region in both for n in region.inside[side]} for side in (0, 1)]
@@ -321,14 +321,24 @@ class Difference:
                     return region
             elif not region.differing:
                 continue
-            elif any(self._from_outside(pair) for pair in region.reads) or not self._asked(region):
-                return region
+            else:
+                looked_at = behind or region.joint or region.arguments
+                outside = any(self._from_outside(pair) for pair in region.reads)
+                if outside or (looked_at and not self._asked(region)):
+                    return region
             for side, n in ends:
                 apart[side].update(runs[side].operations[n].gives)
         return None
 
+    def more_than_sources(self, behind: bool = True) -> bool:
+        """Whether something else than the sources, and sums behind them, may be why outputs differ:
+        what wasn't asked, or is asked for something else on the two sides. ``behind``: as of
+        ``unasked``."""
+        argued = any(region.own and region.arguments for region in self.operations)
+        return argued or self.unasked(behind) is not None or not self._outputs_met
+
     @property
-    def outputs_met(self) -> bool:
+    def _outputs_met(self) -> bool:
         """Whether each output that differs is given by operations that were compared."""
         compared = [region for region in self.operations if region.verdict not in NOT_JUDGED]
         met = {(pair.left, pair.right) for region in compared for pair in region.gives}

@@ -355,7 +355,7 @@ class Examination:
             first, text, details = explained
             if first.op in FUSED and not first.cause:
                 text += f"; it is a whole layer, fused: {SWITCH} lets you look into it"
-            if first.cause and self.walked.classes["not explained"]:
+            if first.cause and self.walked.found.more_than_sources(behind=False):
                 text += "; this does not explain all that differs"
             self.tell_part("cause", text, details)
         sides = self.sides

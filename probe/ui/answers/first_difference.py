@@ -116,7 +116,7 @@ class Walked(Answer):
         explained &= not self.found.not_whole and not self.found.enters
         # a factor of 2.5 for 2 behind a product that rounds otherwise was called explained
         # rounding: every source replayed, and what stands behind a source is none
-        explained &= self.found.unasked is None and self.found.outputs_met
+        explained &= not self.found.more_than_sources()
         explained &= all(pair.known or pair.selection.whole for pair in self.found.outputs)
         for number, region in enumerate(self.found.operations):
             cause = self.found.causes.get(number)
