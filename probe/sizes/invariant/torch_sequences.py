@@ -8,8 +8,8 @@ them as it does those.
 
 Of recurrent layers the batch is the second axis. Those of an LSTM are given to oneDNN, each in one
 call. Of a GRU and a plain one each step is some twelve operations, of which the mode makes as many
-calls; so the batch is filled up, where that helps, until all of them are the library's own, and
-then it is the library's own call: of states that are whole vectors.
+calls; so the batch is filled up, and the state widened by zeros, where that helps, until all of
+them are the library's own, and then it is the library's own call.
 """
 
 from __future__ import annotations
@@ -210,6 +210,8 @@ class Attention:
         self.ready: dict[Any, tuple[int, int, int]] = {}
         """The length that a call is padded to, 0 if it is not, and by how many samples and rows, by
         all that decides its bits."""
+        self.masks: dict[Any, Any] = {}
+        """Of steps behind a cache, which are called again and again: what hides further keys."""
 
     def __call__(
         self,
@@ -233,6 +235,7 @@ class Attention:
         if met in self.ready:
             length, options = q.shape[2], {"is_causal": is_causal, "scale": scale}
             size, more, rows = self.ready[met]
+            attn_mask = self.masks.get(met, attn_mask)
             q, k, v, attn_mask = _operands_of_length(q, k, v, attn_mask, is_causal, size)
             y = attend((q, k, v), attn_mask, options, rows, more)
             return y if y.shape[2] == length else y[:, :, :length]
@@ -253,6 +256,8 @@ class Attention:
         y, least, rows = self._heads(q, k, v, attn_mask, words, size)
         if least is not None:
             self.ready[met] = size, least, rows
+            if attn_mask is None and length == 1 and size > k.shape[2]:
+                self.masks[met] = masked_wide(None, q, k.shape[2], size)
         return y
 
     def _limit(self, length: int, keys: int) -> None:
@@ -317,7 +322,8 @@ def _operands_of_length(
     """Returns the operands of a call of that length, or of their own if it is 0."""
     length = k.shape[2]
     if size and (size != length or mask is not None):
-        mask = None if is_causal else masked_wide(mask, q, length, size)
+        ready = mask is not None and mask.shape[-1] == size > length
+        mask = None if is_causal else mask if ready else masked_wide(mask, q, length, size)
     if size:
         k, v = widened(k, size), widened(v, size)
         q = widened(q, size) if q.shape[2] == length else q
@@ -414,6 +420,12 @@ class Recurrent(TorchTestedRows):
 
 
 FILLED = (2, 4, 8, 16, 32)  # a batch is filled up to a whole multiple of one of these
+# Bytes of two vectors of AVX-512. PyTorch takes two at a time where it computes a function of each
+# element; a state of whole pairs has no elements behind them, which would get different bits.
+WIDE = 128
+
+# By functions whose states are finite where their inputs are: they may be widened by zeros.
+GATES = {torch.gru: 3, torch.rnn_tanh: 1, torch.lstm: 4}
 
 
 # Behind the weights: biases, layers, dropout, training, both directions, and whether the batch is
@@ -432,7 +444,7 @@ class RecurrentSteps:
         self, function: Any, keeper: Keeper, run: Callable[[Any, Tensors], tuple[Any, bool]]
     ) -> None:
         self.function, self.keeper, self.run = function, keeper, run
-        self.filled: dict[Any, int] = {}
+        self.filled: dict[Any, tuple[int, int]] = {}
 
     def __call__(self, x: Any, hx: Any, weights: Any, *options: Any) -> Any:
         """As the function. NotImplemented: there are no samples, or no batch.
@@ -452,39 +464,89 @@ class RecurrentSteps:
         key = *kinds, options, torch.get_num_threads()
         x, states = aligned_contiguous(x), tuple(map(aligned_contiguous, states))
         if key in self.filled:
-            return self._run(x, states, weights, options, self.filled[key])[0]
+            return self._run(x, states, weights, options, *self.filled[key])[0]
+        count, width = x.shape[axis], states[0].shape[-1]
         # an LSTM without a projection is given to oneDNN; where it isn't after all, it is reported
         alike = len(states) > 1 and states[0].shape[-1] == states[1].shape[-1]
         formats = torch.float32, torch.bfloat16
         whole = alike and torch.backends.mkldnn.enabled and x.dtype in formats
-        count = x.shape[axis]
         least = max(count, 2) if batch_first and not whole else count
-        tried = {least} if whole else {least, *(-(-count // step) * step for step in FILLED)}
-        for size in sorted(tried):
-            answer, own = self._run(x, states, weights, options, size)
+        tried = sorted({least, *(-(-count // step) * step for step in FILLED)})
+        more = -width % (WIDE // x.element_size())
+        ways = [(size, 0) for size in tried[: 1 if whole else None]]
+        if more and not whole and self.function in GATES and states[-1].shape[-1] == width:
+            ways = [(size, more) for size in tried]
+            self._run(x, states, weights, options, least, 0)  # as samples of NaN are run
+            note = f"{self.function.__name__}: {width} numbers of a state are computed as "
+            note += f"{width + more}, and some get bits that the unchanged model does not give"
+            if self.keeper.table.like == "largest" and note not in self.keeper.table.notes:
+                self.keeper.table.notes.append(note)
+        for way in ways:
+            answer, own = self._run(x, states, weights, options, *way)
             if own:
                 break
         else:
-            size = least
-            answer, _ = self._run(x, states, weights, options, size)
-        self.filled[key] = size
+            way = least, 0
+            answer, _ = self._run(x, states, weights, options, *way)
+        self.filled[key] = way
         return answer
 
     def _run(
-        self, x: Any, states: Tensors, weights: Any, options: Any, size: int
+        self, x: Any, states: Tensors, weights: Any, options: Any, size: int, more: int
     ) -> tuple[Any, bool]:
-        """Returns a call of that many samples, and whether it is the library's own."""
-        axis = 0 if options[-1] else 1
-        count = x.shape[axis]
+        """Returns a call of that many samples with that many zeros behind each state, and whether
+        it is the library's own.
+
+        A state of zeros stays one. A sample whose input is infinite makes NaN of it, and is run
+        without.
+        """
+        axis, width = 0 if options[-1] else 1, states[0].shape[-1]
+        count, directions = x.shape[axis], 1 + bool(options[4])
         # at::matmul multiplies all rows at once by weights that require gradients, of which there
         # are none here, and sample by sample by others, whose shape has then the batch: should_fold
         held = [w if w.requires_grad else Parameter(w) for w in weights]
-        h = tuple(_filled_up(state, 1, size) for state in states)
+        if more:
+            gates, each = GATES[self.function], 2 * (1 + options[0])
+            held = _widened_weights(weights, gates, directions, each, more)
+        wide = tuple(pad(state, (0, more)) for state in states) if more else states
+        h = tuple(_filled_up(state, 1, size) for state in wide)
         called = _filled_up(x, axis, size), h if len(h) > 1 else h[0], held, *options
         (y, *last), own = self.run(self.function, called)
         if size > count:
             y, last = y.narrow(axis, 0, count), [state[:, :count] for state in last]
+        if more:
+            odd = last[0].isnan().any(2).any(0)
+            y = y.unflatten(-1, (directions, -1))[..., :width].flatten(-2)
+            last = [state[..., :width].contiguous() for state in last]
+            if odd.any():
+                (at,) = odd.nonzero(as_tuple=True)
+                some = (
+                    x.index_select(axis, at),
+                    tuple(state.index_select(1, at) for state in states),
+                )
+                (part, *ends), _ = self._run(*some, weights, options, max(len(at), 2), 0)
+                y = y.index_copy(axis, at, part)
+                last = [state.index_copy(1, at, end) for state, end in zip(last, ends, strict=True)]
         return (y, *last), own
+
+
+def _widened_weights(weights: Any, gates: int, directions: int, each: int, more: int) -> list[Any]:
+    """Returns the weights of all layers for states with that many zeros behind.
+
+    ``each``: how many there are of a layer in one direction: of its input, of its state, biases.
+    """
+    wide = []
+    for number, w in enumerate(weights):
+        rows = w.view(gates, -1, *w.shape[1:])
+        if number % each > 1:
+            rows = pad(rows, (0, more))
+        elif number % each or number >= each * directions:  # columns of a state, or of several
+            parts = 1 if number % each else directions
+            rows = pad(rows.unflatten(-1, (parts, -1)), (0, more, 0, 0, 0, more)).flatten(-2)
+        else:
+            rows = pad(rows, (0, 0, 0, more))
+        wide.append(Parameter(rows.flatten(0, 1)))  # it requires gradients: see ``_run``
+    return wide
 
 
 def _filled_up(x: Any, axis: int, size: int) -> Any:

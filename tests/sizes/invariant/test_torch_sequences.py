@@ -97,6 +97,18 @@ def test_packed_sequences_of_a_gru_keep_their_bits_and_those_of_an_lstm_are_repo
 
 
 @pytest.mark.slow
+def test_what_a_gru_makes_of_infinite_inputs_is_what_the_library_makes(torch):
+    module = loaded(torch, batch_first(torch, torch.nn.GRU(19, 21, batch_first=True)), False)
+    x = torch.from_numpy(samples(np.random.default_rng(1), 24, 7, 19))
+    x[2, 3, 4], x[5, 6, 7], x[9, 0, 0] = float("inf"), float("-inf"), float("nan")
+    model, report = require_alike(torch, module, x)
+    y, plain = model(x)[0], torch.no_grad()(module)(x)[0]
+    assert torch.equal(y.isnan(), plain.isnan()) and y.isnan().any()
+    assert torch.allclose(y, plain, atol=1e-5, equal_nan=True)
+    assert any("21 numbers of a state" in note for note in report.table.notes)
+
+
+@pytest.mark.slow
 def test_weights_that_need_no_gradients_are_multiplied_as_others(torch):
     module = loaded(torch, batch_first(torch, torch.nn.GRU(19, 32, batch_first=True)), True)
     x = torch.from_numpy(samples(np.random.default_rng(1), 24, 7, 19))
