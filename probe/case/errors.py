@@ -105,7 +105,7 @@ def in_python(text: str) -> str:
 # Options that take a value also where a message names them alone.
 VALUED = (
     *("inputs", "shape", "vary", "at", "against", "target", "against_target", "case", "operands"),
-    *("fixed", "lengths", "padded", "plan", "sizes"),
+    *("fixed", "lengths", "plan", "sizes"),
 )
 
 

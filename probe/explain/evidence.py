@@ -188,7 +188,7 @@ def differing_example(explanation: Comparison, number: int | None = None) -> Evi
     ``number``: which of the differing ones. If None: of those that replay on both sides (if any
     does) the one that reads the fewest inputs, then the first. Costs one evaluation of its trees.
     """
-    # a million products tell nobody
+    # a listing of a million products helps no reader
     long = "not-asked" in (explanation.left.refusal, explanation.right.refusal)
     if not len(explanation.differing) or long:
         return None

@@ -249,7 +249,7 @@ class _ArrayRun:
         """Runs an operation whose result is written into an array, which is returned: as of
         ``x += y`` and ``out=x``."""
         if not isinstance(target, WatchedArray):
-            _unseen()
+            _refuse_change()
         new = self.done(name, function, args, words)
         np.asarray(target)[...] = np.asarray(new)
         target.run, target.key, target.role, target.name = self, new.key, INPUT, ""
@@ -279,7 +279,7 @@ class WatchedArray(np.ndarray):
         assert run is not None
         out = words.pop("out", (None,))
         if len(out) > 1 or method == "at":
-            _unseen()
+            _refuse_change()
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         function = ufunc if method == "__call__" else getattr(ufunc, method)
         if out[0] is None:
@@ -321,10 +321,12 @@ def _set(array: np.ndarray, values: np.ndarray, key: Any) -> np.ndarray:
     return changed
 
 
-def _unseen(*_: Any, **__: Any) -> Any:
-    """Stands for what changes an array in a way that isn't recorded: the function is then compared
-    as a whole."""
-    raise NotImplementedError
+class NotRecorded(Exception):
+    """An array is changed in a way that isn't recorded: its function is compared as a whole."""
+
+
+def _refuse_change(*_: Any, **__: Any) -> Any:
+    raise NotRecorded("sort, fill and the like, and results written into plain arrays")
 
 
 def _writing(function: Any, out: np.ndarray) -> Callable[..., np.ndarray]:
@@ -360,7 +362,7 @@ for _name in {*dir(np.ndarray)} & {*dir(np)} - {*vars(WatchedArray)}:
     if _name[0] != "_" and callable(getattr(np.ndarray, _name)):
         setattr(WatchedArray, _name, _method(_name))
 for _name in ("sort", "partition", "fill", "put"):  # methods that change their array
-    setattr(WatchedArray, _name, _unseen)
+    setattr(WatchedArray, _name, _refuse_change)
 # NumPy has no function of this name, and its own attribute T reports nothing
 WatchedArray.flatten = _method("ravel")  # type: ignore[method-assign]
 WatchedArray.T = property(lambda self: np.transpose(self))  # type: ignore[assignment, method-assign]

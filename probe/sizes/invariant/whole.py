@@ -43,11 +43,11 @@ from probe.sizes.invariant.programs import (
     ProgramOutput,
     Rebuild,
     aligned_array,
+    joined_pieces,
     of_file,
     padded_piece,
     program_of_function,
     program_with_library,
-    together,
 )
 from probe.targets.unchanged import leaves_unchanged, unchanged
 
@@ -706,7 +706,7 @@ class SameBitsProgram:
             answers, build = program.split(program.at(piece.size)(*args, **kwargs))
             pieces.append(([program.bits(answer)[0] for answer in answers], piece.places))
         outputs = operation.outputs
-        joined = zip(together(pieces, outputs), outputs, strict=True)
+        joined = zip(joined_pieces(pieces, outputs), outputs, strict=True)
         return build([program.native(array, output.dtype) for array, output in joined])
 
 
