@@ -231,7 +231,7 @@ def padded_piece(bits: np.ndarray, axis: int, piece: SizedCall) -> np.ndarray:
     return room
 
 
-def joined_pieces(
+def joined_answers(
     pieces: Sequence[tuple[Sequence[np.ndarray], int]], outputs: Sequence[ProgramOutput]
 ) -> list[np.ndarray]:
     """Returns the answers of all pieces as one, without those of the copies; contiguous.

@@ -43,7 +43,7 @@ from probe.sizes.invariant.programs import (
     ProgramOutput,
     Rebuild,
     aligned_array,
-    joined_pieces,
+    joined_answers,
     of_file,
     padded_piece,
     program_of_function,
@@ -706,7 +706,7 @@ class SameBitsProgram:
             answers, build = program.split(program.at(piece.size)(*args, **kwargs))
             pieces.append(([program.bits(answer)[0] for answer in answers], piece.places))
         outputs = operation.outputs
-        joined = zip(joined_pieces(pieces, outputs), outputs, strict=True)
+        joined = zip(joined_answers(pieces, outputs), outputs, strict=True)
         return build([program.native(array, output.dtype) for array, output in joined])
 
 
