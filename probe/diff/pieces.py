@@ -685,7 +685,18 @@ def _beside(
     return slice(low - int(offset), high - int(offset)), slice(low, high)
 
 
-def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray, dtype: str) -> list[Compared]:
+@dataclass
+class Placed:
+    """Outputs of pieces, laid along one axis of the whole's."""
+
+    pieces: list[Compared]
+    gaps: list[tuple[int, int]]
+    """Lines [start, stop) of that axis that no piece has."""
+    uncovered: int
+    """Elements of the whole on these lines."""
+
+
+def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray, dtype: str) -> Placed:
     """Lays outputs of pieces beside the whole's: one behind the other along the axis in which they
     are shorter, or where their numbers are near if they aren't there. InputError: they have no such
     axis."""
@@ -696,45 +707,58 @@ def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray, dtype: str) ->
         if n != m
     }
     if any(part.ndim != whole.ndim or part.dtype != whole.dtype for part in parts) or len(axes) > 1:
-        shapes = ", ".join(str(list(part.shape)) for part in parts[:3])
-        why = f"the whole gives {list(whole.shape)}"
-        raise InputError("pieces", shapes, why, "return pieces of it, cut along one axis")
+        forms = ", ".join(f"{part.dtype} {list(part.shape)}" for part in parts[:3])
+        why = f"the whole gives {whole.dtype} {list(whole.shape)}"
+        raise InputError("pieces", forms, why, "return pieces of it, cut along one axis")
     axis = axes.pop() if axes else 0
-    sizes, most = [part.shape[axis] for part in parts], whole.shape[axis]
-    pieces, at, reached, each = list[Compared](), 0, 0, 0
-    for part, size in zip(parts, sizes, strict=True):
+    most = whole.shape[axis] if whole.ndim else 1
+    line_size = whole.size // max(1, most)
+    given, pieces, at = np.zeros(most, int), list[Compared](), 0
+    for part in parts:
+        size = part.shape[axis] if part.ndim else 1
         at = _place(part, whole, axis, at, dtype)
-        index = (slice(None),) * axis + (slice(at, at + size),)
+        index = (slice(None),) * axis + (slice(at, at + size),) if whole.ndim else ()
         there = whole[index]
-        both = part[(slice(None),) * axis + (slice(there.shape[axis]),)], there
+        own = (slice(None),) * axis + (slice(there.shape[axis]),) if whole.ndim else ()
         compared = Compared(Piece(((at, at + size),), ((at, at + size),)), [])
-        each = there.size // max(1, there.shape[axis])
-        compared.lost = max(0, at - reached) * each
-        compared.doubled = max(0, reached - at) * each
-        compared.far = int(np.sum(far_apart(*both, dtype)))
-        compared.differences = [output_difference(*both, (dtype, dtype))]
+        beyond = max(0, at + size - most)  # it is longer than the whole
+        compared.doubled = (int((given[at : at + size] > 0).sum()) + beyond) * line_size
+        compared.far = int(np.sum(far_apart(part[own], there, dtype)))
+        compared.differences = [output_difference(part[own], there, (dtype, dtype))]
         pieces.append(compared)
+        given[at : at + size] += 1
         at += size
-        reached = max(reached, at)
-    if len(parts) > 1:  # one piece is a prefix
-        pieces[-1].lost += max(0, most - reached) * each
-    return pieces
+    edges = np.flatnonzero(np.diff(given == 0, prepend=False, append=False)).tolist()
+    gaps = [*zip(edges[::2], edges[1::2], strict=True)]
+    if len(parts) > 1:  # a single piece is a part of the whole, and has no seam
+        for start, stop in gaps:
+            behind = [each for each in pieces if each.piece.kept[0][0] >= stop]
+            beside = min(behind or pieces[-1:], key=lambda each: each.piece.kept[0][0])
+            beside.lost += (stop - start) * line_size
+    return Placed(pieces, gaps, int((given == 0).sum()) * line_size)
 
 
 def _place(part: np.ndarray, whole: np.ndarray, axis: int, at: int, dtype: str) -> int:
     """Where along an axis the numbers of a piece are near the whole's: at ``at`` if they are there,
     or nowhere."""
-    size = part.shape[axis]
-    if dtype not in floats.FORMATS:
-        return at
-    ours, theirs = (np.moveaxis(floats.widen(a, dtype), axis, 0) for a in (part, whole))
-    limit = floats.eps(dtype) ** HALF * np.abs(theirs).max(initial=0.0)
-    for start in (at, *range(len(theirs) - size + 1)):
-        there = theirs[start : start + size]
-        with np.errstate(all="ignore"):
-            if len(there) == size and np.abs(ours - there).max(initial=0.0) <= limit:
+    if not part.ndim:
+        return 0
+    ours, theirs = (np.moveaxis(array, axis, 0) for array in (part, whole))
+    limit = 0.0
+    if dtype in floats.FORMATS:
+        ours, theirs = (floats.widen(array, dtype) for array in (ours, theirs))
+        largest = np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)
+        limit = floats.eps(dtype) ** HALF * largest
+    last = max(0, len(theirs) - len(ours))
+    for start in (min(at, last), *range(last + 1)):
+        there = theirs[start : start + len(ours)]
+        if len(there) == len(ours):
+            with np.errstate(all="ignore"):
+                near = (ours == there) | ((ours != ours) & (there != there))
+                near |= np.abs(ours - there) <= limit if limit else False
+            if near.all():
                 return start
-    return min(at, max(0, len(theirs) - size))
+    return min(at, last)
 
 
 def _last(test: Callable[[int], bool], most: int) -> int | None:

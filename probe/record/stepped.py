@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -75,7 +77,7 @@ class SteppedFunction(Stepped):
 
         def call() -> Any:
             with without_gradients():
-                given = copy.deepcopy({**values, **(state or {})})
+                given = copied_state({**values, **(state or {})})
                 returned = subject.function(**given)
             self.last = {name: returned[at] for name, at in states.items()}
             if isinstance(returned, Mapping):
@@ -93,6 +95,36 @@ class SteppedFunction(Stepped):
         return outputs, self.last
 
 
+def copied_state(state: dict[str, Any]) -> dict[str, Any]:
+    """A copy of inputs and states, of any kind, that a call may write into.
+
+    PyTorch refuses to copy a tensor that an operation gave while gradients were on: its numbers are
+    copied. InputError: another object in it can't be copied.
+    """
+    numbers = dict[int, Any]()
+    for part in _parts(state, set()):
+        if getattr(part, "grad_fn", None) is not None and not part.is_leaf:
+            numbers[id(part)] = copy.deepcopy(part.data)
+    try:
+        return copy.deepcopy(state, numbers)
+    except Exception as error:  # whatever an object of the user's raises
+        why = f"it can't be copied ({type(error).__name__}: {' '.join(str(error).split())[:120]})"
+        raise InputError("state", ", ".join(state), why, "return a state of arrays") from None
+
+
+def _parts(value: Any, met: set[int]) -> Iterator[Any]:
+    """Yields a value and what stands in it: in containers, and in attributes of objects."""
+    if id(value) in met or isinstance(value, type | ModuleType | np.ndarray | str | bytes):
+        return
+    met.add(id(value))
+    yield value
+    inside = [*value.values()] if isinstance(value, Mapping) else []
+    inside += [*value] if isinstance(value, list | tuple | set | deque) else []
+    inside += [*getattr(value, "__dict__", {}).values()]
+    for part in inside:
+        yield from _parts(part, met)
+
+
 def stepped(
     subject: Opened, arrays: Arrays, along: Sequence[Mapping[str, int]], text: str
 ) -> Stepped:
@@ -105,7 +137,8 @@ def stepped(
     if isinstance(subject, FunctionSubject) and not subject.inputs:
         values, names = _values(subject, arrays), _names(subject)
         with import_module("torch").no_grad() if subject.torch else nullcontext():
-            returned = guarded(lambda: subject.function(**copy.deepcopy(values)), subject.name)
+            call = lambda: subject.function(**copied_state(values))  # noqa: E731
+            returned = guarded(call, subject.name)
         states = dict[str, Any]()
         takes = [name for name in names if name not in values or name in arrays.keys() - cut]
         if isinstance(returned, Mapping):  # as transformers' models return it

@@ -156,10 +156,31 @@ def test_what_does_not_repeat_or_has_no_such_axis_is_refused() -> None:
 
 def test_outputs_of_functions_lie_where_their_numbers_are() -> None:
     parts = [X[..., :16], X[..., 16:]]
-    assert [p.piece.text for p in placed_pieces(parts, X, "float32")] == ["0:16", "16:48"]
+    for given in (parts, parts[::-1]):
+        placed = placed_pieces(given, X, "float32")
+        assert sorted(p.piece.text for p in placed.pieces) == ["0:16", "16:48"]
+        assert not placed.uncovered and not any(p.doubled or p.lost for p in placed.pieces)
     found = placed_pieces([X[..., :18], X[..., 16:40], X[..., 42:]], X, "float32")
-    assert [piece.piece.text for piece in found] == ["0:18", "16:40", "42:48"]
-    assert [piece.lost for piece in found] == [0, 0, 4]
-    assert [piece.doubled for piece in found] == [0, 4, 0]
+    assert [piece.piece.text for piece in found.pieces] == ["0:18", "16:40", "42:48"]
+    assert [piece.lost for piece in found.pieces] == [0, 0, 4]
+    assert [piece.doubled for piece in found.pieces] == [0, 4, 0]
+    assert (found.gaps, found.uncovered) == ([(40, 42)], 4)
     with pytest.raises(InputError):
         placed_pieces([X[0]], X, "float32")
+
+
+@pytest.mark.parametrize("holes", [(0, 5), (9, 30), (40, 48)])
+@pytest.mark.parametrize("form", ["float32", "int32", "nan"])
+def test_what_is_in_no_piece_is_counted(holes: tuple[int, int], form: str) -> None:
+    whole = (X * 100).astype("int32") if form == "int32" else X.copy()
+    whole[0, 0, 3:6] = np.nan if form == "nan" else 0
+    start, stop = holes
+    parts = [part for part in (whole[..., :start], whole[..., stop:]) if part.size]
+    placed = placed_pieces(parts, whole, str(whole.dtype))
+    assert (placed.gaps, placed.uncovered) == ([holes], 2 * (stop - start))
+    assert not any(each.differences[0].differing or each.far for each in placed.pieces)
+
+
+def test_a_piece_that_is_longer_than_the_whole_gives_too_much() -> None:
+    longer = np.concatenate([X, X[..., :2]], axis=-1)
+    assert [piece.doubled for piece in placed_pieces([longer], X, "float32").pieces] == [4]

@@ -43,6 +43,38 @@ def test_an_object_that_is_written_in_place_and_holds_bfloat16_is_carried() -> N
     assert len(outputs) == 1
 
 
+@pytest.mark.parametrize("holder", ["tensor", "list", "object"])
+def test_a_state_that_gradients_led_to_is_copied(holder: str) -> None:
+    torch.manual_seed(0)
+    net = torch.nn.GRU(4, 3, batch_first=True)
+
+    def function(x: Any, state: Any = None) -> tuple[Any, Any]:
+        h = state
+        if state is not None and holder != "tensor":
+            h = state[0] if holder == "list" else state.seen[0]
+        y, h = net(torch.as_tensor(x), h)
+        left = Cache()
+        left.seen.append(h)
+        return y, {"tensor": h, "list": [h], "object": left}[holder]
+
+    steps = stepped(FunctionSubject(function), {"x": X}, ALONG, "stream:3")
+    first, state = steps.advance({"x": X[:, :3]}, None)
+    second, _ = steps.advance({"x": X[:, 3:]}, state)
+    whole = net(torch.from_numpy(X))[0].detach().numpy()
+    np.testing.assert_allclose(np.concatenate([first[0], second[0]], 1), whole, rtol=1e-5)
+
+
+def test_a_state_that_can_not_be_copied_is_refused_in_one_line() -> None:
+    def function(x: Any, state: Any = None) -> tuple[Any, Any]:
+        return torch.as_tensor(x) * 2, (n for n in range(3))
+
+    steps = stepped(FunctionSubject(function), {"x": X}, ALONG, "stream:3")
+    _, state = steps.advance({"x": X[:, :3]}, None)
+    with pytest.raises(InputError, match="^state=.*can't be copied") as refused:
+        steps.advance({"x": X[:, 3:]}, state)
+    assert "\n" not in str(refused.value)
+
+
 def test_a_dictionary_says_by_its_names_what_is_the_state() -> None:
     class Named(torch.nn.Module):  # type: ignore[misc,name-defined]
         def forward(self, x: Any, past: Any = None, scale: float = 1.0) -> dict[str, Any]:

@@ -72,6 +72,8 @@ class Scheduled(Answer):
     pieces, ``at``, ``verdict`` and the first ``operation`` that differs. ``stateful``: each piece
     gets what the one before left.
     ``enters``: the first operation of that piece that gives other numbers, by more than rounding.
+    ``gaps``: what of the whole no function in ``pieces`` gives, [start, stop) along the axis that
+    is cut; ``uncovered``: elements of the whole there.
     """
 
     found: list[Compared]
@@ -84,6 +86,8 @@ class Scheduled(Answer):
     enters: str = ""
     safe: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    uncovered: int = 0
 
     @property
     def verdict(self) -> str:
@@ -91,7 +95,8 @@ class Scheduled(Answer):
         if any(piece.lost or piece.doubled or piece.between for piece in self.found):
             return "differs"
         verdict = verdict_of([each for piece in self.found for each in piece.differences])
-        return "unknown" if verdict == "equal" and len(self.found) < self.of else verdict
+        left_over = len(self.found) < self.of or self.uncovered
+        return "unknown" if verdict == "equal" and left_over else verdict
 
     @property
     def mistakes(self) -> list[str]:
@@ -114,6 +119,9 @@ class Scheduled(Answer):
                 seams = counted(sum(bool(getattr(piece, name)) for piece in self.found), "piece")
                 verb = f"{'are' if count > 1 else 'is'} {verb}"
                 where = f"first that of {first(name)}"
+                if name == "lost" and self.gaps:
+                    lines.append(f"seams: {self._uncovered_text()}")
+                    continue
                 lines.append(f"seams: {counted(count, 'output')} {verb} behind {seams}, {where}")
         if window := sum(piece.window for piece in self.found):
             what = OTHER_INPUTS if self.stateful else "read beyond their piece"
@@ -153,6 +161,7 @@ class Scheduled(Answer):
                 name: sum(getattr(piece, name) for piece in self.found)
                 for name in ("lost", "doubled", "window", "far")
             },
+            "uncovered": self.uncovered,
             "mistakes": self.mistakes,
             "enters": self.enters or None,
             "first": None if first is None else first.name,
@@ -173,8 +182,10 @@ class Scheduled(Answer):
         count = f"compared: {len(self.found):,} of {counted(self.of, 'piece')}"
         schedule = f"{self.model}, " * bool(self.model) + f"{self.schedule.text} against the whole"
         first = f"{schedule}: {text}; {count}"
+        uncovered = self._uncovered_text()
         if self.mistakes:
-            return first, "; ".join(self.mistakes), self._mend()
+            said = any(uncovered in line for line in self.mistakes)
+            return first, "; ".join([*self.mistakes, *([] if said else [uncovered])]), self._mend()
         if self.walked is not None:
             why = self.walked.ending()[0]
             if self.enters and self.walked.found.first is None:
@@ -183,12 +194,26 @@ class Scheduled(Answer):
                 )
             elif self.walked.classes["not explained"]:
                 why += "; this does not explain all that differs"
+            why += f"; {uncovered}" if uncovered else ""
             return first, why, self._kept()
         if self.verdict == "equal":
             need = [] if self.stateful else [context.words for context in self.contexts]
             same = "equal: all pieces have the bits of the whole"
             return first, "; ".join([same, *dict.fromkeys(need)]), self._kept()
+        if uncovered:
+            apart = any(each.differing for piece in self.found for each in piece.differences)
+            given = "" if apart else "; those that the pieces give have the bits of the whole"
+            return first, f"{self.verdict}: {uncovered}{given}", self._kept()
         return first, f"{self.verdict}: no operation was asked", self._kept()
+
+    def _uncovered_text(self) -> str:
+        """How much of the whole no function in ``pieces`` gives, in words; empty if they give
+        all of it."""
+        if not self.uncovered:
+            return ""
+        spans = ", ".join(f"{start}:{stop}" for start, stop in self.gaps)
+        verb = "is" if self.uncovered == 1 else "are"
+        return f"{counted(self.uncovered, 'output')} of the whole {verb} in no piece ({spans})"
 
     def _kept(self) -> str:
         same = [entry["at"] for entry in self.safe if entry["verdict"] == "equal"]
@@ -196,6 +221,8 @@ class Scheduled(Answer):
         for entry in self.safe:
             if entry["verdict"] == "differs":
                 other.setdefault(entry.get("operation") or "", []).append(entry["at"])
+        if self.schedule.kind == FUNCTIONS:
+            return 'probe.network(model, vary="schedule", at="chunks:8", sizes=...) looks for sizes'
         if not self.safe:
             return "--sizes 1..64 looks for sizes of pieces that have the bits of the whole"
         text = f"sizes of pieces with the bits of the whole: {ranges(same) or 'none'}"
@@ -219,6 +246,8 @@ class Scheduled(Answer):
             if self.schedule.overlap < overlap or self._off_grid():
                 size = f", pieces of multiples of {grid}" if grid > 1 else ""
                 parts.append(f"give {overlap} positions of overlap{along}{size}")
+        if not (parts or self.enters or self.walked) and self.schedule.kind == FUNCTIONS:
+            parts.append("give pieces that are the whole together, each part of it once")
         if not parts:
             state = "the state that the one before leaves, " * self.stateful
             parts.append(
@@ -537,19 +566,21 @@ def of_functions(
         text = counted(len(pieces), "piece")
         schedule = Schedule(text, FUNCTIONS, ())
         placed = placed_pieces(first[1:], first[0], form)
-        answer = Scheduled(placed, len(pieces), "", schedule, [], True)
-        number = next((n for n, each in enumerate(placed) if each.apart), None)
+        found = placed.pieces
+        answer = Scheduled(found, len(pieces), "", schedule, [], True)
+        answer.gaps, answer.uncovered = placed.gaps, placed.uncovered
+        number = next((n for n, each in enumerate(found) if each.apart), None)
         if explain and number is not None:
             answer.walked = first_difference(pieces[number], whole, progress=tell)
             question = ComparisonQuestion(
-                "", f"the piece {placed[number].piece.text}", "the whole", ""
+                "", f"the piece {found[number].piece.text}", "the whole", ""
             )
             answer.walked.asked = question
             size = first[0].shape
             axes = [k for k, n in enumerate(first[1 + number].shape) if n != size[k]]
             if answer.mistakes and axes:
                 sizes = [size[axes[0]]]
-                answer.enters = _enters(answer.walked, placed[number].piece, sizes, True)
+                answer.enters = _enters(answer.walked, found[number].piece, sizes, True)
         return answer
 
 

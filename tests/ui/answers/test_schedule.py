@@ -156,6 +156,21 @@ def test_functions_in_pieces_are_laid_where_they_belong() -> None:
         probe.diff(pieces=[], whole=lambda: x)
 
 
+@pytest.mark.parametrize("spans", [[(0, 8)], [(4, 12)], [(0, 3), (5, 12)], [(8, 12), (0, 8)]])
+def test_a_part_is_not_the_whole(spans: list[tuple[int, int]]) -> None:
+    x = torch.from_numpy(X)
+
+    def piece(start: int, stop: int) -> Any:
+        return lambda: (x * 2)[:, start:stop]
+
+    answer = probe.diff(pieces=[piece(*span) for span in spans], whole=lambda: x * 2)
+    missing = (12 - sum(stop - start for start, stop in spans)) * 16
+    assert isinstance(answer, Scheduled) and answer.to_json()["uncovered"] == missing
+    assert (answer.verdict == "equal") == (not missing)
+    assert not missing or f"{missing} outputs of the whole are in no piece" in answer.lines()[1]
+    assert "equal" not in answer.lines()[1] or not missing
+
+
 @pytest.mark.parametrize(
     ("more", "word"),
     [
