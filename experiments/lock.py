@@ -40,8 +40,7 @@ from probe.sweep.printing import Output
 from probe.targets.progress import silent
 from probe.ui.lock.checks import LockFile, judged_check
 from probe.ui.lock.conditions import CORES_OF, LEVELS, limiting_variables
-from probe.ui.lock.runs import exit_status
-from probe.ui.lock.why import Command, Rerun, overlay, run_again
+from probe.ui.lock.runs import Command, Rerun, exit_status, overlay, run_again
 
 NAME = "lock"
 

@@ -55,7 +55,7 @@ class Checked:
     those of an entry whose conditions hold, or hold but for releases. ``unknown``: no entry is of
     these conditions. ``new``: there is no entry. ``nearest``: the conditions of the entry that
     differs least; ``apart``: in what. ``place``: file and line of the check. ``why``: what
-    :mod:`probe.ui.lock.why` found. ``difference``: where the arrays differ, in words, if it is
+    :mod:`probe.ui.lock.runs` found. ``difference``: where the arrays differ, in words, if it is
     known.
     """
 

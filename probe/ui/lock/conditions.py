@@ -164,7 +164,7 @@ def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int 
     """Variables that bring a condition of an entry back, as far as a process can have it.
 
     Empty values are to be unset. Of another processor: its instruction set, for every library that
-    can be limited; sizes of caches stay. Releases are installed: :mod:`probe.ui.lock.why`.
+    can be limited; sizes of caches stay. Releases are installed: :mod:`probe.ui.lock.runs`.
     """
 
     from probe.targets.launch import instruction_limits

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from probe.ui.lock import runs, why
+from probe.ui.lock import runs
 from probe.ui.lock.checks import OUT, RECORD
 
 # Conditions of a machine, as a lock has them.
@@ -101,7 +101,7 @@ def runs_in_this_process():
 
     here = SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(why, "subprocess", here)
+        patch.setattr(runs, "subprocess", here)
         yield
 
 
