@@ -28,7 +28,6 @@ from probe.targets.launch import open_session
 from probe.targets.progress import Tell
 from probe.targets.target import Target
 from probe.ui.answers import sweep as answers
-from probe.ui.answers.show import here as show
 
 Main = Callable[[Path, bool], "bool | None"]
 
@@ -147,7 +146,7 @@ def explained(store: Path, name: str) -> bool:
 
 def summed_up(store: Path) -> None:
     """Prints a store as ``probe results`` does."""
-    Output().results.print(show.stores(answers.summary_of_stores(load(store))))
+    Output().results.print(answers.stores_shown(answers.summary_of_stores(load(store))))
 
 
 def stored_run(text: str, store: Store, experiment: str) -> str:

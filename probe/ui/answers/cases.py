@@ -26,6 +26,7 @@ from probe.sweep.printing import counted
 from probe.targets.launch import open_session
 from probe.targets.progress import Say
 from probe.targets.target import Target
+from probe.ui.answers import views
 from probe.ui.answers.answer import (
     DEFAULT_TARGET,
     Answer,
@@ -33,7 +34,6 @@ from probe.ui.answers.answer import (
     checked_sides,
     checked_target,
 )
-from probe.ui.answers.show import cases as show
 
 if TYPE_CHECKING:
     from probe.sizes.thresholds import Floor, SizeClass, Thresholds
@@ -62,7 +62,7 @@ class Explained(Answer):
         first, counts, why = self.found.lines()
         return first, f"{self.verdict.what}: {counts}", why
 
-    shown = show.explanation
+    shown = views.explanation
     figure = "trees", "draw_explained", "found", "evidence"
 
 
@@ -129,7 +129,7 @@ class WindowsAnswer(Answer):
             f"{wrong:,} are not {where}" if wrong else f"all are {where}",
         )
 
-    shown = show.windows
+    shown = views.windows
 
     def report(self) -> dict[str, Any]:
         """What ``--json`` prints: an entry of ``windows`` for every group and output
@@ -250,7 +250,7 @@ class Ordered(Answer):
         what = f"{counted(case.in_channels, f'{case.dtype} number')} by"
         return f"{what if isinstance(target, functions.Own) else case.label + ' on'} {target.text}"
 
-    shown = show.order
+    shown = views.order
 
     @property
     def tree(self) -> str | None:
@@ -366,7 +366,7 @@ class Switching(Answer):
             self.floor.text,
         )
 
-    shown = show.thresholds
+    shown = views.thresholds
     figure = "plots", "draw_switching", "found"
 
 

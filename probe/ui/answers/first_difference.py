@@ -53,8 +53,8 @@ from probe.sweep.printing import counted, differ, ranges
 from probe.targets.budget import within
 from probe.targets.progress import Say, heard, silent
 from probe.targets.target import Target
+from probe.ui.answers import views
 from probe.ui.answers.answer import Answer
-from probe.ui.answers.show import models as show
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -380,7 +380,7 @@ class Walked(Answer):
         what = "it is not known what must agree"
         return f"; of {some:,} of the {len(outputs):,} returned arrays {what}" if some else ""
 
-    shown = show.walked
+    shown = views.walked
 
     def drawn(self) -> Figure | None:
         from probe.report import trees

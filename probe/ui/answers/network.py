@@ -38,13 +38,13 @@ from probe.targets import budget
 from probe.targets.budget import within
 from probe.targets.progress import VOICE, Say, Tell, silent
 from probe.targets.target import Target
+from probe.ui.answers import views
 from probe.ui.answers.answer import (
     DEFAULT_TARGET,
     Answer,
     checked_target,
     length_values,
 )
-from probe.ui.answers.show import models as show
 from probe.ui.answers.two_runs import (
     GivenModel,
     TwoSides,
@@ -157,7 +157,7 @@ class Remedied(Answer):
         question = f"{measured.label}: {sizes} on {measured.target.text}"
         return question, advise(measured).text, "; ".join(verdicts)
 
-    shown = show.remedies
+    shown = views.remedies
     figure = "plots", "draw_remedy_costs", "found"
 
 
@@ -358,7 +358,7 @@ class Padded(Answer):
             parts.append(same)
         return "; ".join(parts) or "every input is padded to the full size"
 
-    shown = show.padded_model
+    shown = views.padded_model
 
     def drawn(self) -> Figure | None:
         """Draws what each fix costs, else how far to pad."""

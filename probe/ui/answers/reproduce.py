@@ -24,6 +24,7 @@ from probe.sweep.printing import as_json
 from probe.targets.launch import open_session
 from probe.targets.progress import Say, Tell
 from probe.targets.target import Target
+from probe.ui.answers import views
 from probe.ui.answers.answer import (
     DEFAULT_TARGET,
     Answer,
@@ -32,7 +33,6 @@ from probe.ui.answers.answer import (
     checked_target,
 )
 from probe.ui.answers.cases import Explained
-from probe.ui.answers.show import cases as show
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +58,7 @@ class Reproduced(Answer):
             f"written to {self.out}: {', '.join(reproduction.files)}",
         )
 
-    shown = show.reproduction
+    shown = views.reproduction
 
     def drawn(self) -> Figure | None:
         return Explained(self.found.explanation, self.found.evidence).drawn()

@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Group, RenderableType
+from rich.text import Text
+
 from probe.case.arguments import choice, optional_number, typed
 from probe.case.case import Case, require_places
-from probe.case.errors import InputError, TargetError, refuse
-from probe.order.window import axis_of, case_at, number_of
+from probe.case.errors import InputError, TargetError, printable, refuse
+from probe.order.window import axis_of, case_at, number_of, shown_axis_value
 from probe.sweep.bits import answer_request
 from probe.sweep.campaign import case_row, run_row
 from probe.sweep.plan import Plans, Shard, SweepRequest, axis_values, within_shard
-from probe.sweep.printing import up_to
-from probe.sweep.summary import Summary
+from probe.sweep.printing import counted, table, up_to
+from probe.sweep.summary import Summary, TargetSummary
 from probe.targets.budget import within
 from probe.targets.launch import open_session
 from probe.targets.progress import Tell, silent
 from probe.targets.target import Target
+from probe.ui.answers import views
 from probe.ui.answers.answer import (
     DEFAULT_TARGET,
     Answer,
     Lengths,
     checked_case,
     checked_targets,
+    command_line,
     length_values,
     values_of_axis,
 )
-from probe.ui.answers.show import sweeps as show
 
 if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
     from probe.sizes.by_order import ByOrder
@@ -105,8 +110,110 @@ class Swept(Answer):
             "; ".join(findings) or stable,
         )
 
-    shown = show.sweep_by_bits
+    def shown(self) -> RenderableType:
+        """A row for each target, then what to do."""
+        summary, case, values = self.found, self.case, self.values[:-1]
+        vary = summary.vary
+        shown = case.with_(length=None) if vary == "length" else case
+        operands = "given weights" if case.weights else f"seed {case.seed}"
+        against = shown_axis_value(vary, summary.against)
+        head = f"{vary} {values_of_axis(vary, values)} against {against}"
+        head += f"; {case.kind} operands, {operands}; {summary.seconds:.1f} s"
+        numeric = ("differing", "compared", "max ulp")
+        rows = table("target", "verdict", "differs at", *numeric, right=numeric)
+        parts: list[RenderableType] = [f"{shown.label}\n{head}", "", rows]
+        for name, result in summary.targets.items():
+            verdict = _verdict_by_bits(result)
+            if not result.comparisons:
+                rows.add_row(name, verdict)
+                continue
+            far = "not a number" if result.max_ulp is None else f"{result.max_ulp:,}"
+            differing = sorted({difference.at for difference in result.differences})
+            place = values_of_axis(vary, differing) if differing else "none"
+            later = [value for value in values if differing and value > differing[-1]]
+            complete = not (summary.interrupted or result.failures or result.unasked)
+            if later and complete and vary != "layout":
+                place += f"; none in {values_of_axis(vary, later)}"
+            rows.add_row(name, verdict, place, f"{result.differing:,}", f"{result.compared:,}", far)
+        # failures of a target, equal ones once
+        for name, result in summary.targets.items():
+            counts = Counter((failure.kind, failure.message) for failure in result.failures)
+            listed = list(counts.items())[:3]
+            parts += [""] * bool(listed)
+            for (kind, message), times in listed:
+                same = [failure.at for failure in result.failures if failure.message == message]
+                places = {value for value in same if value is not None}
+                where = f"{vary} {values_of_axis(vary, places)}: " if places else ""
+                again = f" ({times} times)" if times > 1 else ""
+                parts.append(f"{name}: {where}{kind}: {message}{again}")
+            if more := len(counts) - len(listed):
+                parts.append(f"{name}: {more} other failures; --json has all")
+        after = list(_after_sweep(summary, case))
+        return Group(*parts, *([""] * bool(after)), *after)
+
     figure = "plots", "draw_swept", "found", "values"
+
+
+def _verdict_by_bits(result: TargetSummary) -> str:
+    if result.nondeterministic:
+        return "does not repeat its own bits"
+    if not result.comparisons:
+        return "failed" if result.failures else "not run"
+    # no window of the two sizes holds the same
+    if not result.compared:
+        return "nothing to compare"
+    verdict = "differs" if result.differing else "agrees"
+    # what was compared lay alike; laid elsewhere, it has different bits
+    return verdict + (", depends on the memory address" if result.alignment else "")
+
+
+def _after_sweep(summary: Summary, case: Case) -> Iterator[RenderableType]:
+    """Where results are, and the command that says why."""
+    if summary.store:
+        before = sum(result.stored_before for result in summary.targets.values())
+        stored_before = f" ({before} comparisons were there already)" if before else ""
+        yield f"stored in {summary.store}{stored_before}"
+        stored = sum(result.kept for result in summary.targets.values())
+        if stored < summary.differing:
+            text = f"of {summary.differing:,} differing outputs {stored:,} are stored"
+            text += ", the first ones of each comparison and the largest"
+            yield f"{text}; --keep N says how many"
+    if summary.left_out:
+        done = sum(result.comparisons + len(result.failures) for result in summary.targets.values())
+        todo = "the same command continues with them"
+        todo = todo if summary.store else "give --store to continue later"
+        share = f"{summary.left_out:,} of {summary.left_out + done:,} comparisons"
+        yield f"the time is up: {share} were left out; {todo}"
+        for name, result in summary.targets.items():
+            for values in result.left_out.values():
+                yield f"{name}: {summary.vary} {values_of_axis(summary.vary, values)}"
+    if summary.interrupted:
+        yield "interrupted; run the same command again to continue"
+    elif summary.differing:
+        name, result = next(item for item in summary.targets.items() if item[1].differences)
+        first = min(difference.at for difference in result.differences)
+        at, against = (shown_axis_value(summary.vary, n) for n in (first, summary.against))
+        vary = "" if summary.vary == "length" else f" --vary {summary.vary}"
+        command = f"probe explain {command_line(case, (summary.vary,))}{vary} --at {at} "
+        command += f"--against {against} --target {name}"
+        # one line, however long: it is copied as it stands
+        yield Text(f"why: {command}", no_wrap=True, overflow="ignore")
+    elif any(result.compared for result in summary.targets.values()) and case.kind != "integers":
+        if summary.left_out:
+            yield "No difference so far."
+        elif summary.failures:
+            yield "No difference in what was compared; what failed is not known."
+        elif case.kind == "cancel":
+            yield "No difference, with operands that show nearly every change of order."
+        elif case.pool:
+            yield "No difference with these operands: try --operands cancel, tiny or nan."
+        else:
+            text = "No difference with these operands. The orders may still differ: "
+            yield text + "try --by order or --operands cancel."
+
+
+# Summations that are written out for a target.
+MOST_SUMMATIONS = 6
 
 
 @dataclass(repr=False)
@@ -170,7 +277,64 @@ class SweptByOrder(Answer):
             "; ".join(findings) or same,
         )
 
-    shown = show.sweep_by_order
+    def shown(self) -> RenderableType:
+        """A row for each target, then every summation with the lengths that have it."""
+        values, vary = self.values, self.vary
+        label = next((swept.case.label for swept in self.found.values()), "")
+        against = shown_axis_value(vary, values[-1])
+        head = f"{label}\n{vary} {values_of_axis(vary, values[:-1])} against {against}"
+        numeric = ("outputs", "compared", "not known")
+        rows = table("target", "verdict", "where", "by", *numeric, right=numeric)
+        for target, swept in self.found.items():
+            differing = [at.at for at in swept.values if at.outputs]
+            causes: Counter[str] = sum((at.causes for at in swept.values), Counter())
+            verdict = "one order"
+            if swept.differing:
+                verdict = "differs"
+            elif any(at.refusal for at in (swept.base, *swept.values)):
+                verdict = "not revealed"
+            elif any(at.unknown for at in swept.values):
+                verdict = "not known"
+            elif not swept.compared:
+                verdict = "nothing to compare"
+            rows.add_row(
+                target,
+                verdict,
+                f"{vary} {values_of_axis(vary, differing)}" if differing else "",
+                ", ".join(sorted(causes)),
+                f"{swept.differing:,}",
+                f"{swept.compared:,}",
+                f"{sum(at.unknown for at in swept.values):,}",
+            )
+        parts: list[RenderableType] = [f"{head}, by order, for all finite operands", "", rows]
+        for failure in self.failures:
+            rows.add_row(failure["target"], "failed")
+            parts.append(f"\n{failure['target']}: {failure['kind']}: {failure['message']}")
+        for target, swept in self.found.items():
+            if swept.compared and swept.sets:
+                parts.append(f"\n{target}: {views.sets_text(swept.sets)}")
+            all_values = (*swept.values, swept.base)
+            reasons: dict[str, list[int]] = {}  # why some values have no orders, equal ones once
+            for at in all_values:
+                if at.refusal:
+                    reasons.setdefault(at.refusal, []).append(at.at)
+            for why, values_refused in reasons.items():
+                parts.append(f"\n{target}: {vary} {values_of_axis(vary, values_refused)}: {why}")
+            if swept.differing:
+                parts.append(f"\n{target}")
+                # those of the largest value come first
+                for number, summation in list(enumerate(swept.summations))[:MOST_SUMMATIONS]:
+                    known = [at for at in all_values if at.orders]
+                    lengths = [at.at for at in known if summation in at.orders.summations]
+                    where = f"{vary} {values_of_axis(vary, lengths)}"
+                    parts.append(f"order {summation.tree.id}  {where}")
+                    parts.append(views.summation(summation, swept.case.dtype, number < 2))
+                if (more := len(swept.summations) - MOST_SUMMATIONS) > 0:
+                    parts.append(f"and {more} more summations; --json has all")
+        if self.store:
+            parts.append(f"\nstored in {self.store}")
+        return Group(*parts)
+
     figure = "plots", "draw_swept_by_order", "found", "values", "vary"
 
 
@@ -396,3 +560,59 @@ def summary_of_stores(results: Results) -> dict[str, Any]:
 
     # others may write meanwhile
     return parquet.steady(once, results.folders[0])
+
+
+# Tables that the rows of targets sum up.
+_SHOWN_APART = ("runs", "cases", "comparisons", "differences", "failures", "causes")
+
+
+def stores_shown(summary: Mapping[str, Any]) -> RenderableType:
+    """A table for every machine, a row a target.
+
+    ``summary``: what ``summary_of_stores`` gives.
+    """
+    machines = summary["machines"]
+    parts: list[RenderableType] = []
+    for machine in machines:
+        rows = [row for row in summary["targets"] if row["machine"] == machine]
+        when, days = summary["when"][machine], ""
+        if when["runs"]:
+            span = " to ".join(dict.fromkeys(when[end][:10] for end in ("first", "last")))
+            days = f"  {counted(when['runs'], 'run')}, {span}"
+        parts.append(f"{printable(machine)}{days}")
+        cells = [_cells(row) for row in rows]
+        # columns that are empty in all rows are left out
+        filled = {name: any(row[name] for row in rows) for name in ("failures", "causes")}
+        filled["share"] = any(row["unstable"] for row in rows)
+        filled["version"] = len({row["target"] for row in rows}) < len(rows)
+        names = [name for name in cells[0] if filled.get(name, True)] if cells else []
+        shown = table(*names, right=[name for name in names if name not in _TEXTS])
+        for row in cells:
+            shown.add_row(*(row[name] for name in names))
+        parts += [shown if rows else "no comparisons", ""]
+    more = {name: n for name, n in summary["tables"].items() if name not in _SHOWN_APART}
+    if more:
+        parts += ["also: " + ", ".join(f"{n:,} {name}" for name, n in more.items()), ""]
+    total = f"{summary['differing']:,} of {summary['compared']:,} outputs differ"
+    places = counted(summary["cases"], "case"), counted(len(machines), "machine")
+    return Group(*parts, f"{places[0]}, {places[1]}: {total}")
+
+
+_TEXTS = ("target", "version", "causes")
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, str]:
+    """One row by column: comparisons made, those with a difference, and so on."""
+    vary = "" if row["vary"] in (None, "length") else f" (by {row['vary']})"
+    share = f"{100 * row['unstable'] / row['comparisons']:.3g} %" if row["unstable"] else ""
+    return {
+        "target": printable(f"{row['target']}{vary}"),
+        "version": printable(row["library_version"] or ""),
+        "compared": f"{row['comparisons']:,}",
+        "unstable": f"{row['unstable']:,}",
+        "share": share,
+        "outputs": f"{row['differing']:,}",
+        "max ulp": "not a number" if row["max_ulp"] is None else f"{row['max_ulp']:,}",
+        "failures": f"{row['failures']:,}",
+        "causes": "\n".join(f"{printable(cause)} {n:,}" for cause, n in row["causes"].items()),
+    }

@@ -66,7 +66,7 @@ def explain(
     replay in NumPy gave the bits of both runs. Distances are in ulp, units in the last place. With
     --against-target alone both runs have the same shape.
     """
-    from probe.ui.answers.show import cases as show
+    from probe.ui.answers import views
 
     if store is not None:
         runs.refuse_beside(store, *how)
@@ -75,7 +75,7 @@ def explain(
         with out.progress("explain") as tell:
             stored = explain_store(store, workers, tell)
         report = stored.to_json() | {"store": str(store)}
-        out.give(report, lambda: show.store_causes(report))
+        out.give(report, lambda: views.store_causes(report))
         if stored.interrupted:
             return INTERRUPTED
         if stored.failures and not stored.added:
@@ -332,7 +332,7 @@ def bisect(
     It does the same for MODEL, a file or module:function, whose outputs are compared bit by bit.
     """
     from probe.targets.target import Target
-    from probe.ui.answers.show import sweeps as show
+    from probe.ui.answers import views
 
     ends, what = (Target.parse(left), Target.parse(right)), options["what"]
     if model is not None:
@@ -347,7 +347,7 @@ def bisect(
         with running_model(out, "bisect"):
             conditions = model_conditions(GivenModel(model, **run.arguments()), *ends, out.note)
         report = {"what": "bits", "model": model} | conditions.to_json()
-        return out.give(report, lambda: show.conditioned(conditions, "bits"))
+        return out.give(report, lambda: views.conditioned(conditions, "bits"))
     run.refuse_beside_case()
     from probe.case.case import require_length
     from probe.sizes import bisection
@@ -366,14 +366,14 @@ def bisect(
             raise InputError(name, options[name], why, f"leave out --{name}")
         with out.progress("bisect"):
             conditions = bisection.search_conditions(*ends, shown, out.note)
-        return out.give(report | conditions.to_json(), lambda: show.conditioned(conditions, what))
+        return out.give(report | conditions.to_json(), lambda: views.conditioned(conditions, what))
     releases = options["releases"]
     how: dict[str, Any] = {"keep": not options["remove"]}
     how["releases"] = [each.strip() for each in releases.split(",")] if releases else ()
     with out.progress("bisect"):
         change = bisection.search_releases(*ends, shown, out.note, **how)
     report |= change.to_json()
-    return out.give(report, lambda: show.bisected(report))
+    return out.give(report, lambda: views.bisected(report))
 
 
 @click.command(cls=Words, short_help="Reduce a case to the smallest one that still differs.")
@@ -389,14 +389,14 @@ def shrink(runs: AskedRuns, by: str, most: int, out: Output) -> int:
     filters, batch, stride, dilation, groups and padding become smaller, then the operands simpler.
     Ctrl-C prints the smallest case so far.
     """
+    from probe.ui.answers import views
     from probe.ui.answers.reproduce import asked_finding, shrunk_report
-    from probe.ui.answers.show import cases as show
 
     finding, targets = asked_finding(case_of_words(runs.words), runs.target, **runs.sides)
     with out.progress("shrink") as tell:
         tell.limited = True
         report = shrunk_report(finding, targets, by, most, tell)
-    out.give(report, lambda: show.shrunk(report, finding.label))
+    out.give(report, lambda: views.shrunk(report, finding.label))
     return INTERRUPTED if report["ended"] == "interrupted" else 0
 
 
@@ -455,12 +455,12 @@ def verify(folder: Path, times: int, trust: bool, out: Output) -> int:
     from probe.report.proof import CANNOT_TELL
     from probe.report.proof import verify as verified
     from probe.sweep.printing import as_json
-    from probe.ui.answers.show import cases as show
+    from probe.ui.answers import views
 
     with out.progress(f"running {folder}"):
         verification = verified(folder, times, trust=trust)
     report = as_json(verification)
-    out.give(report, lambda: show.verified(report))
+    out.give(report, lambda: views.verified(report))
     if verification.verdict == CANNOT_TELL:
         return 3
     return out.status(verification.verdict.endswith(out.fail_on or ""))

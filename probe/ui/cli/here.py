@@ -42,7 +42,7 @@ def targets(out: Output) -> None:
     """Lists the targets that can run here, and why the others can't."""
     from probe.targets import backends
     from probe.targets.target import available_targets, installed_version
-    from probe.ui.answers.show import here as show
+    from probe.ui.answers import here as answers
 
     rows = [
         {
@@ -55,7 +55,7 @@ def targets(out: Output) -> None:
         }
         for choice in available_targets()
     ]
-    out.give({"targets": rows}, lambda: show.targets(rows))
+    out.give({"targets": rows}, lambda: answers.targets_shown(rows))
 
 
 @click.command(cls=Words, short_help="Print the facts that are stored with every result.")
@@ -65,11 +65,11 @@ def machine(out: Output) -> None:
     from probe.targets import backends
     from probe.targets import machine as this
     from probe.targets.target import installed_version
-    from probe.ui.answers.show import here as show
+    from probe.ui.answers import here as answers
 
     libraries = {name: installed_version(backends.get(name)) for name in backends.known_backends()}
     facts = dict(this.facts()) | {"libraries": libraries}
-    out.give(facts, lambda: show.machine(facts))
+    out.give(facts, lambda: answers.machine_shown(facts))
 
 
 @click.command(cls=Words, short_help="Check what is installed, what is missing, and what works.")
@@ -83,12 +83,11 @@ def doctor(limit: str | None, out: Output) -> int:
     status 3 if an installed part does not work.
     """
     from probe.targets.budget import within
-    from probe.ui.answers.doctor import examine_machine
-    from probe.ui.answers.show import here as show
+    from probe.ui.answers import here as answers
 
     with within(limit), out.progress("doctor", whole=True) as tell:
-        examination = examine_machine(tell=tell)
-    out.give(examination.to_json(), lambda: show.examined(examination))
+        examination = answers.examine_machine(tell=tell)
+    out.give(examination)
     return 0 if examination.healthy else TargetError.exit_code
 
 
@@ -114,11 +113,11 @@ def install(
     from probe.targets import installation
     from probe.targets.runtimes.environments import installed_environments
     from probe.targets.target import Target
-    from probe.ui.answers.show import here as show
+    from probe.ui.answers import here as answers
 
     if listed:
         there = [environment.to_json() for environment in installed_environments()]
-        return out.give({"installed": there}, lambda: show.environments(there))
+        return out.give({"installed": there}, lambda: answers.environments_shown(there))
     if target is None:
         todo = "name one such as tensorflow==1.2.1, or give --list"
         raise InputError("target", "(none)", "there is nothing to install", todo)
@@ -152,13 +151,12 @@ def results(folders: tuple[Path, ...], out: Output) -> int:
     """
     from probe.sweep.store.results import load
     from probe.ui.answers import sweep as answers
-    from probe.ui.answers.show import here as show
 
     # a summary of what can be read is worth more than none; what was left out decides the status
     there = load(*folders, tolerant=True)
     report = answers.summary_of_stores(there)
     missing = report["missing"]
-    out.give(report, lambda: show.stores(report))
+    out.give(report, lambda: answers.stores_shown(report))
     for why in there.left_out.values():
         click.echo(f"probe: {why}; this file is left out", err=True)
     for why in missing:
@@ -437,9 +435,9 @@ def check(
 @output_options
 def demo(out: Output) -> None:
     """Shows how one bit moves: a report's outputs, recomputed with NumPy in both orders."""
-    from probe.ui.answers import demo as shown
+    from probe.ui.answers import here as answers
 
-    out.give(shown.demo_json(), shown.demo_text)
+    out.give(answers.demo_json(), answers.demo_text)
 
 
 @click.command(cls=Words, short_help="Copy a workflow that checks bits.lock in CI.")

@@ -6,8 +6,13 @@ import pytest
 
 import probe
 from probe.case.errors import InputError
+from probe.sweep.bits import sweep_cases
 from probe.sweep.plan import Plans, SweepRequest
+from probe.sweep.printing import Output
+from probe.sweep.store import Store
+from probe.targets.target import Target
 from probe.ui.answers import sweep as answers
+from tests.sweep.test_bits import faulty
 
 CASE = probe.Case("conv1d", kernel=5, in_channels=3, filters=2)
 
@@ -38,3 +43,17 @@ def test_a_request_reads_the_same_on_a_node():
     assert list(read.values) == [6, 8] and read.plans.against == 11
     assert (read.control, read.keep, read.zeros) == ("differing", 3, "differ")
     assert read.plans[0].id == sent.plans[0].id
+
+
+@pytest.mark.long
+def test_where_a_value_failed_nothing_is_promised_of_it(tmp_path, capsys):
+    case = probe.Case("conv1d", kernel=5, in_channels=16, filters=3, operands="cancel")
+    sessions = faulty(tmp_path / "log", **{"8": "SIGKILL"})
+    with Store(tmp_path / "m") as store:
+        found = sweep_cases(
+            [case], [Target("reference")], range(6, 12), store=store, opens=sessions
+        )
+    assert not found.differing and found.failures
+    Output().results.print(answers.Swept(found, case, range(6, 12)).shown())
+    assert "what failed is not known" in (out := capsys.readouterr().out)
+    assert "with these operands" not in out and "--by order" not in out

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import probe
-from probe.ui.answers.show import cases as show
+from probe.ui.answers import views
 from probe.ui.cli import cases, shell
 from tests.ui.cli.commands import answered
 
@@ -288,7 +288,7 @@ def test_a_smallest_case_of_numbers_that_json_lacks_is_printed():
     report = {"label": "sum", "calls": 1, "runs": 2, "ended": "minimal", "case": {"not_zero": {}}}
     report |= dict.fromkeys(("near", "before", "kept", "max_ulp"))
     report |= {"differing": 1, "compared": 1, "causes": {}, "shown": True}
-    shown = show.shrunk(report | {"operands": {"x": [["inf", 1.5], ["nan", "-inf"]]}}, "start")
+    shown = views.shrunk(report | {"operands": {"x": [["inf", 1.5], ["nan", "-inf"]]}}, "start")
     assert "x = inf, 1.5, nan, -inf" in shown.renderables
 
 
