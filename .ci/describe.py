@@ -1,7 +1,7 @@
 """Writes the schema's descriptions of tables and columns into the stored files of results/.
 
-After a change of descriptions in probe/case/schema: `.venv/bin/python .ci/describe.py`. Rows stay
-as they are, which is checked; files whose descriptions are today's are not touched.
+After a change of descriptions in probe/case/schema.py: `.venv/bin/python .ci/describe.py`. Rows
+stay as they are, which is checked; files whose descriptions are today's are not touched.
 """
 
 from __future__ import annotations

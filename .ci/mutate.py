@@ -36,20 +36,15 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 
 MODULES = {
-    "probe/order": ("tests/order", "tests/explain/comparison", "tests/explain"),
-    "probe/explain/comparison": (
-        *("tests/explain/comparison", "tests/explain", "tests/explain/test_enclosure"),
-        "tests/case/test_layout",
-    ),
+    "probe/order": ("tests/order", "tests/explain"),
+    "probe/explain/comparison.py": ("tests/explain", "tests/case/test_layout"),
+    "probe/explain/runs.py": ("tests/explain", "tests/case/test_layout"),
+    "probe/explain/outputs.py": ("tests/explain",),
     "probe/order/semantics.py": (
         *("tests/order/test_semantics", "tests/record/recorders", "tests/record"),
     ),
-    "probe/explain/enclosure.py": (
-        "tests/explain/test_enclosure",
-        "tests/explain/comparison",
-        "tests/diff/test_enclosed",
-    ),
-    "probe/case/ulp.py": ("tests/case/test_ulp", "tests/order", "tests/explain/comparison"),
+    "probe/explain/enclosure.py": ("tests/explain", "tests/diff/test_enclosed"),
+    "probe/case/ulp.py": ("tests/case/test_ulp", "tests/order", "tests/explain"),
 }
 """What is changed, where a wrong operator gives wrong bits or a wrong claim about them, and the
 folders of tests that are to notice."""

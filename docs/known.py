@@ -22,7 +22,7 @@ from probe.case.case import Case
 from probe.case.errors import InputError, ProbeError, TargetError
 from probe.case.operation import OPERATIONS
 from probe.diff.sums import sum_of
-from probe.explain.comparison import run_and_reveal
+from probe.explain.runs import run_and_reveal
 from probe.record.recording import record_run
 from probe.record.subject import function_recorder, open_model
 from probe.sizes import stable

@@ -16,8 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import probe
-from probe.explain.comparison.runs import CaseRun
 from probe.explain.evidence import Added
+from probe.explain.runs import CaseRun
 from probe.report import plots, trees
 from probe.report.plots import DIFFERS
 

@@ -19,7 +19,7 @@ from lib import frame
 from lib.frame import REPORT
 from probe import Case, Store, Target
 from probe.case.errors import TargetError
-from probe.explain.comparison import run_case
+from probe.explain.runs import run_case
 from probe.sizes.by_order import sweep_by_order
 from probe.sweep.campaign import Campaign, CampaignPart, Row, case_row
 from probe.sweep.plan import output_columns

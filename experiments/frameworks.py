@@ -18,7 +18,7 @@ from length_sweep import grid
 from lib import frame
 from lib.frame import patient
 from probe import Case, Store, Target
-from probe.explain.comparison import run_and_reveal
+from probe.explain.runs import run_and_reveal
 from probe.sweep.campaign import Campaign, CampaignPart, case_row
 from probe.sweep.plan import output_columns
 from probe.sweep.store import parquet

@@ -29,8 +29,8 @@ import numpy as np
 import probe
 from lib import frame
 from probe import Case, Store, Target
-from probe.explain.comparison.outputs import output_difference
-from probe.explain.comparison.runs import outputs_of_call
+from probe.explain.outputs import output_difference
+from probe.explain.runs import outputs_of_call
 from probe.order.summation import Summation
 from probe.sizes.recognition import UNKNOWN, Recogniser
 from probe.sweep.campaign import Sessions

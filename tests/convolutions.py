@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from probe import Case
 from probe.case.errors import InputError
-from probe.explain.comparison import ComparedShapes
 from probe.explain.evidence import explain_case as explained
+from probe.explain.runs import ComparedShapes
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 

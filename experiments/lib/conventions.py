@@ -15,7 +15,7 @@ import numpy as np
 from lib import frame
 from probe.case import floats
 from probe.case.case import Case
-from probe.explain.comparison import outputs_of_call
+from probe.explain.runs import outputs_of_call
 from probe.order.masks import SessionOperator
 from probe.order.windows import as_predicted, flat_pool_windows, reveal_pool, reveal_windows
 from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row

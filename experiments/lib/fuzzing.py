@@ -25,8 +25,9 @@ from lib.referee import Referee, Unrefereed
 from probe.case import ulp
 from probe.case.case import Case
 from probe.case.errors import InputError, ProbeError
-from probe.explain.comparison import ComparedShapes, Comparison, Finding, Revealer, compare_shapes
+from probe.explain.comparison import Comparison, compare_shapes
 from probe.explain.enclosure import RoundingVerdict
+from probe.explain.runs import ComparedShapes, Finding, Revealer
 from probe.sweep.campaign import Campaign, CampaignPart, Row, Sessions, Tally, case_row
 from probe.sweep.store import Store, parquet
 from probe.targets import machine

@@ -16,15 +16,8 @@ import numpy as np
 from probe.case import floats, ulp
 from probe.case.case import Case
 from probe.case.errors import InputError, NotASum, TargetError
-from probe.explain.comparison import (
-    CaseRun,
-    ComparedShapes,
-    Comparison,
-    Finding,
-    Revealer,
-    classes_of,
-    compare_shapes,
-)
+from probe.explain.comparison import Comparison, classes_of, compare_shapes
+from probe.explain.runs import CaseRun, ComparedShapes, Finding, Revealer
 from probe.report.failing import Failing
 from probe.report.shrink import smallest_finding
 from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row

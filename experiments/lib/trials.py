@@ -13,7 +13,7 @@ from typing import Any
 
 from probe.case.case import Case
 from probe.case.errors import ProbeError, StoreError
-from probe.explain.comparison import ComparedShapes, Finding
+from probe.explain.runs import ComparedShapes, Finding
 from probe.report import folder
 from probe.report.failing import Failing
 from probe.report.report import Reproduction

@@ -30,8 +30,9 @@ from probe.diff.difference import NAMES, Difference, Pair, Region, measure_pair
 from probe.diff.repeated import is_mask
 from probe.diff.sums import OperationSum, SumSession, sum_of
 from probe.explain import comparison
-from probe.explain.comparison import Comparison, OutputPairs, Revealer
+from probe.explain.comparison import Comparison, OutputPairs
 from probe.explain.enclosure import RoundingVerdict
+from probe.explain.runs import Revealer
 from probe.order.reveal import SHORT
 from probe.order.semantics import Passes, Reshapes, Same, Turns
 from probe.order.summation import Summation

@@ -23,7 +23,8 @@ from probe.diff.related import (
     differing_arguments,
 )
 from probe.diff.repeated import HALF
-from probe.explain.comparison.outputs import (
+from probe.explain.enclosure import RoundingVerdict
+from probe.explain.outputs import (
     OutputDifference,
     Samples,
     output_difference,
@@ -31,7 +32,6 @@ from probe.explain.comparison.outputs import (
     verdict_of,
     with_window,
 )
-from probe.explain.enclosure import RoundingVerdict
 from probe.order.semantics import Moves, Passes
 from probe.record.contract import THROUGH_A_VIEW
 from probe.record.recording import NAMED, Operation, Run, computes, operations_between, region_text

@@ -24,7 +24,7 @@ import numpy as np
 from probe.case import floats
 from probe.case.errors import Foreign, InputError, Nondeterministic, ProbeError, foreign
 from probe.diff.repeated import HALF, aligned, close, contents, differing, unheard
-from probe.explain.comparison.outputs import (
+from probe.explain.outputs import (
     OutputDifference,
     output_difference,
     with_window,

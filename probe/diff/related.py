@@ -16,7 +16,7 @@ import numpy as np
 from probe.case import floats
 from probe.case.errors import InputError
 from probe.diff.repeated import aligned
-from probe.explain.comparison.outputs import output_difference
+from probe.explain.outputs import output_difference
 from probe.order.semantics import Each, Moves
 from probe.record.contract import INPUT, WEIGHT
 from probe.record.recording import Run, Value

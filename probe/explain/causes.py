@@ -18,14 +18,8 @@ import numpy as np
 
 from probe.case.case import Case
 from probe.case.errors import StoreError, TargetError
-from probe.explain.comparison import (
-    CaseRun,
-    ComparedShapes,
-    Comparison,
-    OutputPairs,
-    Revealer,
-    run_case,
-)
+from probe.explain.comparison import Comparison, OutputPairs
+from probe.explain.runs import CaseRun, ComparedShapes, Revealer, run_case
 from probe.order.summation import ranges_of_mask
 from probe.sweep.campaign import Row, Sessions, in_processes
 from probe.sweep.store import Store, file, load

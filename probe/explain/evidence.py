@@ -16,14 +16,8 @@ from probe.case import floats, ulp
 from probe.case.arguments import choice
 from probe.case.errors import InputError
 from probe.explain import kernels
-from probe.explain.comparison import (
-    CaseRun,
-    ComparedShapes,
-    Comparison,
-    Revealer,
-    classes_of,
-    compare_shapes,
-)
+from probe.explain.comparison import Comparison, classes_of, compare_shapes
+from probe.explain.runs import CaseRun, ComparedShapes, Revealer
 from probe.order.replay import PartialSum, partial_sums
 from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree

@@ -21,8 +21,8 @@ guide, "Verbose Mode"), from the present to the past::
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from probe.case import floats
 from probe.case.case import Case
@@ -177,9 +177,3 @@ def by_source(kernels: Iterable[Kernel]) -> dict[str, list[str]]:
     named = {kernel.source: list(kernel.names) or [f"({kernel.missing})"] for kernel in observed}
     commands = [command for kernel in observed for command in kernel.commands]
     return named | ({BENCHDNN: commands} if commands else {})
-
-
-def kernel_rows(place: Mapping[str, Any], kernels: Iterable[Kernel]) -> list[dict[str, Any]]:
-    """Returns rows of the table ``kernels``; ``place``: its key columns other than ``source``."""
-    names = ("source", "kernel", "missing")
-    return [{**place, **{name: getattr(kernel, name) for name in names}} for kernel in kernels]

@@ -9,19 +9,21 @@ along as exact fractions, which anybody can compute again in three lines of Pyth
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from probe.case import floats
 from probe.case.case import Case
-from probe.explain.comparison import CaseRun, Comparison
+from probe.explain.comparison import Comparison
 from probe.explain.enclosure import BEYOND, WITHIN, RoundingVerdict, of_operands
-from probe.explain.threads import alike
+from probe.explain.runs import CaseRun
 from probe.order.window import Geometry, ported_windows
 
 # Verdicts: no bit differs; both sides are right; a side is wrong; both are right about different
@@ -294,12 +296,49 @@ def bug_or_rounding(comparison: Comparison) -> Verdict:
     apart = [word for word in words if getattr(case, word) != getattr(other, word)]
     causes = {part for cause in comparison.causes for part in cause.split("+")}
     library = comparison.left.target.name
-    named = alike(library, verdict.what, causes, case.op, case.dtype, next(iter(apart), None))
+    question = case.op, case.dtype, next(iter(apart), None)
+    threads = threads_alike(library, verdict.what, causes, *question)
     same = None
     if "window" in causes and isinstance(case, Case):
         same = ported_windows(case, comparison.right.target.name)
     code = "" if same is None else f"{same.code}  # {same.note}"
-    return replace(verdict, threads=named, port=code)
+    return replace(verdict, threads=threads, port=code)
+
+
+# Threads that an answer names.
+NAMED = 2
+
+
+@cache
+def public_threads() -> list[dict[str, Any]]:
+    """Public threads and what became of them: facts, looked up by hand, with no wording of
+    theirs."""
+    text = Path(__file__).with_name("threads.toml").read_text(encoding="utf-8")
+    return list(tomllib.loads(text)["thread"])
+
+
+def threads_alike(
+    library: str, verdict: str, causes: Collection[str], op: str, dtype: str, vary: str | None
+) -> str:
+    """Threads of the same library, cause and verdict: ``as in pytorch#134715: closed as expected
+    behaviour``; empty where there is none.
+
+    ``causes``: single words. ``vary``: the axis along which the sides differ, None for none
+    (`""` in the file).
+    """
+    question = (("ops", op), ("dtypes", dtype), ("vary", vary or ""))
+    threads = [
+        thread
+        for thread in public_threads()
+        if thread["library"] in (library, "*")
+        and thread["verdict"] == verdict
+        and ("any" in thread["causes"] or set(causes) & set(thread["causes"]))
+        and all(value in thread.get(name, [value]) for name, value in question)
+    ]
+    # those that say most of what they are about come first
+    threads.sort(key=lambda thread: -len(set(thread) & {"ops", "dtypes", "vary"}))
+    named = "; ".join(f"{thread['name']}: {thread['said']}" for thread in threads[:NAMED])
+    return f"as in {named}" if named else ""
 
 
 def judged_pairs(comparison: Comparison) -> Verdict:

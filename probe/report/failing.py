@@ -22,14 +22,8 @@ from probe.case import floats, ulp
 from probe.case.arguments import choice
 from probe.case.case import Case
 from probe.case.errors import InputError, ProbeError, TargetError
-from probe.explain.comparison import (
-    Comparison,
-    Finding,
-    Revealer,
-    classes_of,
-    compare_shapes,
-    outputs_of_call,
-)
+from probe.explain.comparison import Comparison, classes_of, compare_shapes
+from probe.explain.runs import Finding, Revealer, outputs_of_call
 from probe.explain.verdict import BUG, bug_or_rounding
 from probe.order.tree import BIAS
 from probe.report import proof

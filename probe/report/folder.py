@@ -14,8 +14,9 @@ import numpy as np
 from probe.case import floats
 from probe.case.arguments import require_unwritten
 from probe.case.errors import InputError, Misaligned, Nondeterministic
-from probe.explain.comparison import Comparison, Finding
+from probe.explain.comparison import Comparison
 from probe.explain.evidence import Evidence, differing_example, without_zeros
+from probe.explain.runs import Finding
 from probe.explain.verdict import bug_or_rounding
 from probe.report import program, proof, report
 from probe.report.failing import (

@@ -28,8 +28,8 @@ from probe.case import floats, layout
 from probe.case.case import Case
 from probe.case.errors import InputError
 from probe.case.operation import operand_names
-from probe.explain.comparison import Arrays, Finding
 from probe.explain.evidence import Evidence, value_of_bits
+from probe.explain.runs import Arrays, Finding
 from probe.explain.verdict import BUG, NOT_KNOWN, ROUNDING, Verdict
 from probe.order import window
 from probe.report import proof

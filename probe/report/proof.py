@@ -25,7 +25,8 @@ import numpy as np
 
 from probe.case.arguments import not_waiting
 from probe.case.errors import InputError, NotReproduced, TargetError
-from probe.explain.comparison import CaseRun, Comparison, OutputPairs
+from probe.explain.comparison import Comparison, OutputPairs
+from probe.explain.runs import CaseRun
 from probe.order.summation import Summation
 from probe.order.window import Geometry
 from probe.report.evaluator import NOTHING_READ

@@ -37,8 +37,8 @@ from probe.diff.difference import Pair, Region
 from probe.diff.enclosed import ULPS
 from probe.diff.layers import case_of, no_case
 from probe.diff.source import find_cause
-from probe.explain.comparison import Finding
 from probe.explain.evidence import differing_example, named_kernels
+from probe.explain.runs import Finding
 from probe.explain.verdict import BUG, Verdict, bug_or_rounding, verdict_of_counts
 from probe.record.recording import Run
 from probe.report import folder, program, proof, report

@@ -30,7 +30,7 @@ import numpy as np
 from probe.case import floats
 from probe.case.errors import InputError, TimeOver
 from probe.case.layout import CONTIGUOUS
-from probe.explain.comparison import Finding
+from probe.explain.runs import Finding
 from probe.targets import budget
 
 # Calls of the predicate; from 256 channels to a minimal case takes some 100.

@@ -21,8 +21,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from probe.case import floats
 from probe.case.floats import rounded_text
 from probe.diff.difference import Difference, Region
-from probe.explain.comparison import CaseRun, Comparison
+from probe.explain.comparison import Comparison
 from probe.explain.evidence import Evidence
+from probe.explain.runs import CaseRun
 from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree, leaf_name
 from probe.report.plots import DIFFERS, QUIET, STABLE

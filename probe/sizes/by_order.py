@@ -17,14 +17,8 @@ import numpy as np
 from probe.case.case import Case
 from probe.case.errors import TargetError
 from probe.case.layout import CONTIGUOUS
-from probe.explain.comparison import (
-    CaseRun,
-    ComparedShapes,
-    Comparison,
-    OutputPairs,
-    Revealer,
-    run_case,
-)
+from probe.explain.comparison import Comparison, OutputPairs
+from probe.explain.runs import CaseRun, ComparedShapes, Revealer, run_case
 from probe.order import window
 from probe.order.orders import Orders
 from probe.order.summation import Row, Summation

@@ -39,7 +39,7 @@ from probe.diff.repeated import (
     is_mask,
     repeated,
 )
-from probe.explain.comparison import Revealer
+from probe.explain.runs import Revealer
 from probe.order.semantics import Each, Meaning, Moves, Unknown, row_of
 from probe.record.contract import CONSTANT, WEIGHT, Recorder, Seen, Visit
 from probe.record.recording import Run

@@ -9,15 +9,9 @@ import probe
 from probe import Case
 from probe.case import layout
 from probe.case.errors import InputError
-from probe.case.schema.tables import LAYOUTS
-from probe.explain.comparison import (
-    ComparedShapes,
-    Comparison,
-    OutputPairs,
-    compare_shapes,
-    run_case,
-)
-from probe.explain.comparison.runs import Revealer
+from probe.case.schema import LAYOUTS
+from probe.explain.comparison import Comparison, OutputPairs, compare_shapes
+from probe.explain.runs import ComparedShapes, Revealer, run_case
 from probe.order.functions import FunctionSession, Own
 from probe.targets import backends
 from probe.targets.backends import rewritten

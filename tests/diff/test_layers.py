@@ -11,7 +11,7 @@ from probe.diff import layers
 from probe.diff.alone import Alone
 from probe.diff.source import find_cause
 from probe.diff.walk import walk
-from probe.explain.comparison import outputs_of_call
+from probe.explain.runs import outputs_of_call
 from probe.record.recording import record_run
 from probe.record.subject import function_recorder
 from probe.report import recorded

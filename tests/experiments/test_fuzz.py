@@ -10,7 +10,7 @@ from lib.fuzzing import Drawing, Trial, tried
 from probe import Case, Target, load
 from probe.case import operands
 from probe.case.errors import InputError
-from probe.explain.comparison import ComparedShapes
+from probe.explain.runs import ComparedShapes
 from probe.sweep.store import Store
 from probe.targets.launch import open_session
 

@@ -13,7 +13,7 @@ import pytest
 
 from probe.case import floats
 from probe.case.case import Case
-from probe.explain.comparison import ComparedShapes, Revealer, compare_shapes, run_and_reveal
+from probe.explain.comparison import compare_shapes
 from probe.explain.enclosure import (
     BEYOND,
     UNKNOWN,
@@ -22,6 +22,7 @@ from probe.explain.enclosure import (
     of_operands,
     of_sums,
 )
+from probe.explain.runs import ComparedShapes, Revealer, run_and_reveal
 from probe.explain.verdict import bug_or_rounding
 from probe.order.arithmetic import fma_float64, to_odd, two_sum
 from probe.report import report

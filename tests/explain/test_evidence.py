@@ -10,8 +10,9 @@ import pytest
 from probe.case import floats
 from probe.case.case import Case
 from probe.case.errors import InputError
-from probe.explain.comparison import ComparedShapes, Revealer, compare_shapes, run_case
+from probe.explain.comparison import compare_shapes
 from probe.explain.evidence import differing_example
+from probe.explain.runs import ComparedShapes, Revealer, run_case
 from probe.targets.target import Target
 from tests.convolutions import explain_case
 from tests.order.synthetic import planted

@@ -7,7 +7,6 @@ from importlib import util
 
 import pytest
 
-from probe.case import schema
 from probe.case.case import Case
 from probe.case.errors import TargetError
 from probe.explain import kernels
@@ -86,12 +85,6 @@ def test_a_library_that_can_be_asked_names_its_own_sources(monkeypatch):
     named = [("backend-choice", "conv1d of 9", None), ("other", None, none)]
     assert [kernel[:3] for kernel in found] == named
     assert kernels.by_source(found) == {"backend-choice": ["conv1d of 9"], "other": [f"({none})"]}
-
-
-def test_rows_have_the_columns_of_the_table():
-    place = {"run_id": "0", "case_id": "1", "target": "tensorflow", "vary": "length", "at": 5}
-    (row,) = kernels.kernel_rows(place, [Kernel("backend-choice", "Slow2d")])
-    assert list(row) == schema.column_names("kernels")
 
 
 @pytest.mark.slow

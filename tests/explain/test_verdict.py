@@ -11,9 +11,9 @@ import pytest
 import probe
 from probe.case import floats
 from probe.case.case import Case
-from probe.explain.comparison import ComparedShapes, compare_shapes
-from probe.explain.comparison.runs import Revealer, run_case
+from probe.explain.comparison import compare_shapes
 from probe.explain.enclosure import RoundingVerdict
+from probe.explain.runs import ComparedShapes, Revealer, run_case
 from probe.explain.verdict import (
     BUG,
     CONVENTION,
@@ -22,8 +22,11 @@ from probe.explain.verdict import (
     ROUNDING,
     bug_or_rounding,
     exact_output,
+    public_threads,
+    threads_alike,
     verdict_of_counts,
 )
+from probe.targets import backends
 from probe.targets.launch import open_session
 from probe.targets.target import Target
 
@@ -158,3 +161,34 @@ def test_counts_alone_give_a_verdict_without_exact_values():
     assert verdict_of_counts(RoundingVerdict(unknown=1, explained=2), 9, 3).what == NOT_KNOWN
     assert verdict_of_counts(RoundingVerdict(), 9, 0).what == EQUAL
     assert verdict_of_counts(RoundingVerdict(explained=3), 9, 3).classes["equal"] == 6
+
+
+def test_every_thread_says_what_it_is_about_in_known_words():
+    for thread in public_threads():
+        assert set(thread) <= {
+            "name",
+            "library",
+            "verdict",
+            "causes",
+            "ops",
+            "dtypes",
+            "vary",
+            "said",
+        }
+        assert thread["library"] in {*backends.known_backends(), "*"}, thread["name"]
+        assert thread["verdict"] in (ROUNDING, BUG, CONVENTION)
+        assert "#" in thread["name"] and thread["said"] and thread["causes"]
+    names = [thread["name"] for thread in public_threads()]
+    assert len(names) == len(set(names))
+
+
+def test_those_of_the_library_cause_and_axis_are_named():
+    order = ("torch", "rounding", {"order"})
+    text = threads_alike(*order, "dense", "float32", "batch")
+    assert text.startswith("as in pytorch#136338: closed")
+    assert "pytorch#134908" in threads_alike(*order, "conv2d", "float32", "batch")
+    assert threads_alike(*order, "conv2d", "float32", "layout") == ""
+    assert threads_alike("torch", "bug", {"order"}, "conv2d", "bfloat16", None)
+    assert threads_alike("torch", "bug", {"order"}, "dense", "float32", None) == ""
+    pool = ("avg_pool2d", "float32", None)
+    assert "torch/nn#116" in threads_alike("keras", "convention", {"window"}, *pool)

@@ -10,7 +10,8 @@ from functools import reduce
 import numpy as np
 
 from probe.case import floats
-from probe.explain.comparison import ComparedShapes, Revealer, compare_shapes
+from probe.explain.comparison import compare_shapes
+from probe.explain.runs import ComparedShapes, Revealer
 from probe.order.replay import replay
 from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree

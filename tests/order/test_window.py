@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from probe.case.case import Case
 from probe.case.errors import InputError
 from probe.case.operation import OPERATIONS
-from probe.explain.comparison import outputs_of_call
+from probe.explain.runs import outputs_of_call
 from probe.order import window
 from probe.order.masks import SessionOperator
 from probe.order.window import equivalent

@@ -3,7 +3,7 @@
 import pytest
 
 from probe.case.case import Case
-from probe.explain.comparison import Finding
+from probe.explain.runs import Finding
 from probe.report import folder
 from probe.targets.target import Target
 

@@ -11,7 +11,8 @@ import pytest
 from probe.case import floats
 from probe.case.case import Case
 from probe.case.errors import InputError
-from probe.explain.comparison import CaseRun, ComparedShapes, OutputPairs, run_and_reveal
+from probe.explain.comparison import OutputPairs
+from probe.explain.runs import CaseRun, ComparedShapes, run_and_reveal
 from probe.report import proof
 from probe.targets.launch import open_session
 from probe.targets.target import Target

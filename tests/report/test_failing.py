@@ -9,7 +9,7 @@ import pytest
 
 from probe.case.case import Case
 from probe.case.errors import InputError
-from probe.explain.comparison import Finding
+from probe.explain.runs import Finding
 from probe.explain.verdict import BUG, bug_or_rounding
 from probe.report import folder, report
 from probe.report.failing import KeepsCause, effect, failing

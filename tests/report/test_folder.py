@@ -13,7 +13,7 @@ import pytest
 
 from probe.case.case import Case
 from probe.case.errors import InputError
-from probe.explain.comparison import Finding
+from probe.explain.runs import Finding
 from probe.report import folder, proof, report
 from probe.report.failing import failing
 from probe.targets import launch, machine

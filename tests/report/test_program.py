@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from probe.case.case import Case
 from probe.case.errors import InputError
-from probe.explain.comparison import Finding
+from probe.explain.runs import Finding
 from probe.report import folder, program, proof
 from probe.report.failing import failing
 from probe.report.proof import verify

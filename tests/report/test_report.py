@@ -8,7 +8,7 @@ import pytest
 
 from probe.case.case import Case
 from probe.case.errors import InputError
-from probe.explain.comparison import Finding
+from probe.explain.runs import Finding
 from probe.report import folder, program, report
 from probe.report.forms import FORMS
 from probe.targets.target import Target

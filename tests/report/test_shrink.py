@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probe.case.case import Case
-from probe.explain.comparison import Finding
+from probe.explain.runs import Finding
 from probe.report.shrink import (
     _plain_values,
     complexity,

@@ -212,7 +212,7 @@ def _require_columns(table: str, names: Set[str]) -> None:
         raise StoreError(f"{table}: no value for {missing}; these may not be null")
     if not names <= _ALLOWED[table]:
         unknown = ", ".join(sorted(names - _ALLOWED[table]))
-        raise StoreError(f"{table}: has no column {unknown}; see probe/case/schema")
+        raise StoreError(f"{table}: has no column {unknown}; see probe/case/schema.py")
 
 
 _SEQUENCES = (list, tuple, np.ndarray, pa.Array, pa.ChunkedArray)

@@ -13,9 +13,10 @@ import numpy as np
 from probe.case.arguments import optional_number, typed
 from probe.case.case import Case, require_length
 from probe.case.errors import InputError
-from probe.explain.comparison import CaseRun, ComparedShapes, Comparison, run_and_reveal
+from probe.explain.comparison import Comparison
 from probe.explain.evidence import Evidence, checked_kernels, differing_example, named_kernels
 from probe.explain.evidence import explain_case as explained
+from probe.explain.runs import CaseRun, ComparedShapes, run_and_reveal
 from probe.explain.verdict import Verdict, bug_or_rounding
 from probe.order import functions
 from probe.order.masks import SessionOperator

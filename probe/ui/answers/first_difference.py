@@ -35,7 +35,7 @@ from probe.diff.functions import FunctionSide, by_reading, rows_read
 from probe.diff.pairing import Selection
 from probe.diff.settled import LACKING
 from probe.diff.walk import UNCOMPARED, OnDisk, walk
-from probe.explain.comparison.outputs import (
+from probe.explain.outputs import (
     NAMED,
     Decision,
     OutputDifference,

@@ -11,9 +11,10 @@ import numpy as np
 from probe.case import floats
 from probe.case.arguments import typed
 from probe.case.case import Case
-from probe.explain.comparison import CaseRun, ComparedShapes, Finding, OutputPairs, run_and_reveal
+from probe.explain.comparison import OutputPairs
 from probe.explain.evidence import checked_kernels, named_kernels
 from probe.explain.evidence import explain_case as explained
+from probe.explain.runs import CaseRun, ComparedShapes, Finding, run_and_reveal
 from probe.report import folder as room
 from probe.report import proof
 from probe.report.failing import KeepsCause, effect, failing

@@ -34,7 +34,7 @@ from probe.diff.pieces import (
 from probe.diff.repeated import independent, unheard
 from probe.diff.running import behind_state, by_running
 from probe.diff.walk import walk
-from probe.explain.comparison.outputs import counts_text, joined, verdict_of
+from probe.explain.outputs import counts_text, joined, verdict_of
 from probe.record.contract import Opened, Recorder
 from probe.record.inputs import varied_axes
 from probe.record.recording import record_run

@@ -32,7 +32,7 @@ from probe.diff.repeated import contents, differing, is_mask, other_content
 from probe.diff.running import Matches, by_running
 from probe.diff.walk import walk
 from probe.diff.watched import watched
-from probe.explain.comparison.outputs import (
+from probe.explain.outputs import (
     OutputDifference,
     Samples,
     counts_text,

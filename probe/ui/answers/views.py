@@ -554,7 +554,7 @@ MEANS = (
 
 def walked(answer: Walked) -> RenderableType:
     from probe.diff.difference import NOT_SOUGHT
-    from probe.explain.comparison.outputs import NAMED
+    from probe.explain.outputs import NAMED
 
     first, second, _ = answer.lines()
     difference = answer.found

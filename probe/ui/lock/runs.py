@@ -37,7 +37,7 @@ from probe.case.errors import InputError, NothingKnown, ProbeError, TargetError,
 from probe.diff import apart
 from probe.diff.apart import RunnableRecording, module_paths
 from probe.diff.source import GENERATOR
-from probe.explain.comparison.outputs import decisions
+from probe.explain.outputs import decisions
 from probe.record import recording
 from probe.record.inputs import shapes_of
 from probe.record.store import Bits

@@ -13,13 +13,8 @@ import pytest
 
 from probe.case.case import Case
 from probe.case.errors import TargetError
-from probe.explain.comparison import (
-    ComparedShapes,
-    Comparison,
-    OutputPairs,
-    run_and_reveal,
-    run_case,
-)
+from probe.explain.comparison import Comparison, OutputPairs
+from probe.explain.runs import ComparedShapes, run_and_reveal, run_case
 from probe.targets import installation, target
 from probe.targets.launch import Session
 from probe.targets.runtimes import environments, packages

@@ -3,7 +3,7 @@
 import numpy as np
 
 from probe.case.case import Case
-from probe.explain.comparison import Finding
+from probe.explain.runs import Finding
 from probe.targets.progress import silent
 from probe.targets.target import Target
 from probe.ui.answers import reproduce as answers

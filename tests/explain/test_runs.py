@@ -13,13 +13,8 @@ import probe
 from probe.case import floats
 from probe.case.case import Case
 from probe.case.errors import InputError
-from probe.explain.comparison import (
-    Finding,
-    Revealer,
-    outputs_of_call,
-    run_case,
-    runs,
-)
+from probe.explain import runs
+from probe.explain.runs import Finding, Revealer, outputs_of_call, run_case
 from probe.order import window
 from probe.order.orders import reveal
 from probe.order.tree import Tree

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probe.case import floats
-from probe.explain.comparison.outputs import (
+from probe.explain.outputs import (
     TOP,
     Decision,
     Samples,

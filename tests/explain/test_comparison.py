@@ -9,15 +9,9 @@ import pytest
 from probe.case import ulp
 from probe.case.case import Case
 from probe.case.errors import InputError
-from probe.explain.comparison import (
-    ComparedShapes,
-    Comparison,
-    OutputPairs,
-    Revealer,
-    judged,
-    run_case,
-)
+from probe.explain.comparison import CAUSES, Comparison, OutputPairs
 from probe.explain.enclosure import BEYOND, UNKNOWN, WITHIN, of_operands
+from probe.explain.runs import ComparedShapes, Revealer, _numbered_in, run_case
 from probe.order.summation import EVERY
 from probe.order.tree import BIAS, Tree
 from probe.targets.launch import open_session
@@ -87,7 +81,7 @@ def test_every_cause_follows_from_what_is_known_of_both_sides(session, apart, la
     assert found.cause == [
         cause(*one) for one in zip(*(flags[n].reshape(-1) for n in FLAGS), strict=True)
     ]
-    assert list(found.causes) == [one for one in judged.CAUSES if one in found.cause]
+    assert list(found.causes) == [one for one in CAUSES if one in found.cause]
     known = (flags["reached_left"] & flags["reached_right"]).reshape(-1)
     assert found.sets == 17 and found.unknown == (same & ~known).sum()
     differ = np.flatnonzero(same & known & ~flags["gone"].reshape(-1)).tolist() * apart
@@ -248,7 +242,7 @@ def test_numbers_of_inputs_in_a_larger_input_name_the_same_element():
         case = SimpleNamespace(input_shape=lambda shape=shape: shape)
         reads = rng.integers(-1, np.prod(shape), (6, 5))
         reads[0] = np.prod(shape) - 1
-        found = judged._numbered_in(reads, case, np.array(larger))
+        found = _numbered_in(reads, case, np.array(larger))
         for one, other in zip(reads.reshape(-1), found.reshape(-1), strict=True):
             places = [np.unravel_index(n, s) for n, s in ((one, shape), (other, larger)) if n >= 0]
             assert len(places) != 1 and (not places or places[0] == places[1])

@@ -21,7 +21,8 @@ from probe.case import ulp
 from probe.case.case import Case
 from probe.case.errors import InputError
 from probe.case.layout import CONTIGUOUS, offset
-from probe.explain.comparison.runs import (
+from probe.explain.enclosure import BEYOND, UNKNOWN, RoundingVerdict, of_operands
+from probe.explain.runs import (
     Arrays,
     Blocks,
     CaseRun,
@@ -30,7 +31,6 @@ from probe.explain.comparison.runs import (
     common,
     run_case,
 )
-from probe.explain.enclosure import BEYOND, UNKNOWN, RoundingVerdict, of_operands
 from probe.order import arithmetic, window
 from probe.order.pools import Pooled
 from probe.order.tree import BIAS

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from probe.case import schema
-from probe.case.schema.tables import ABOUT, TABLES, TYPES
+from probe.case.schema import ABOUT, TABLES, TYPES
 
-README = Path(__file__).parents[3] / "results" / "README.md"
+README = Path(__file__).parents[2] / "results" / "README.md"
 
 
 def test_readme_of_results_is_generated_from_the_schema():

@@ -1,1 +1,0 @@
-"""Two runs: which outputs must agree, what differs, and why."""
