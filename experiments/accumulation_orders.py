@@ -20,7 +20,7 @@ from lib.frame import REPORT
 from probe import Case, Store, Target
 from probe.case.errors import TargetError
 from probe.explain.runs import run_case
-from probe.sizes.by_order import sweep_by_order
+from probe.sizes.orders import sweep_by_order
 from probe.sweep.campaign import Campaign, CampaignPart, Row, case_row
 from probe.sweep.plan import output_columns
 from probe.sweep.store import parquet

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from lib.frame import patient
 from probe.case.case import Case
 from probe.case.errors import TargetError
-from probe.sizes.by_order import sweep_by_order
+from probe.sizes.orders import sweep_by_order
 from probe.sweep.bits import sweep_cases
 from probe.sweep.campaign import Failure
 from probe.sweep.store import Store, parquet

@@ -26,8 +26,8 @@ from probe.case.floats import rounded_text
 from probe.order.window import shown_axis_value
 
 if TYPE_CHECKING:
-    from probe.sizes.by_order import ByOrder
     from probe.sizes.fixes import Measured
+    from probe.sizes.orders import ByOrder
     from probe.sizes.thresholds import Thresholds
     from probe.sweep.summary import Summary
 

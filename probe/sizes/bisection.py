@@ -1,4 +1,8 @@
-"""Finds since which release, and by which conditions, a target gives what it gives, in few runs.
+"""The search over sizes, and what it finds of releases and conditions, in few runs.
+
+Each size has a mark, and sizes of equal marks are one class: what a mark is, ``SizeSearch`` doesn't
+know. ``thresholds`` gives how the places of a call are added, ``model_fixes`` how far content is
+padded, ``search`` whether outputs read behind a size; of releases a size is a place in their list.
 
 Releases: it assumes that what changed between two of them changed once. What it measured is checked
 against that: every release before the change must show what the left end shows, every one from it
@@ -16,15 +20,16 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from probe.case import operands
 from probe.case.case import Case
 from probe.case.errors import InputError, TargetError
 from probe.case.floats import to_bits
-from probe.sizes.marks import SizeSearch
 from probe.targets import budget, installation
 from probe.targets.launch import AnySession, open_session
 from probe.targets.progress import VOICE, Say, silent
@@ -32,6 +37,90 @@ from probe.targets.runtimes import environments
 from probe.targets.runtimes.environments import release_numbers
 from probe.targets.runtimes.packages import RELEASED
 from probe.targets.target import Target
+
+# Sizes that are asked between two whose marks differ, where they change again and again.
+MOST_ASKED = 400
+
+
+@dataclass
+class SizeSearch:
+    """Asks sizes for their marks, each once.
+
+    ``ask``: the mark of a size; None: it has none, as where the library fails or time is over.
+    ``alike``: whether two marks are of one class. ``marks``: of the sizes that have one;
+    ``unmarked``: those that have none.
+    """
+
+    ask: Callable[[int], Any]
+    alike: Callable[[Any, Any], bool] = operator.eq
+    marks: dict[int, Any] = field(default_factory=dict)
+    unmarked: set[int] = field(default_factory=set)
+
+    def mark(self, size: int) -> Any:
+        if size not in self.marks and size not in self.unmarked:
+            mark = self.ask(size)
+            if mark is None:
+                self.unmarked.add(size)
+            else:
+                self.marks[size] = mark
+        return self.marks.get(size)
+
+    def changes(self, low: int, high: int, step: int = 1) -> list[tuple[int, int]]:
+        """Neighbours among the sizes with marks, every ``step``-th from ``low`` on, that differ."""
+        marked = sorted(n for n in self.marks if low <= n <= high and (n - low) % step == 0)
+        return [
+            (before, after)
+            for before, after in pairwise(marked)
+            if not self.alike(self.marks[before], self.marks[after])
+        ]
+
+    def bisect(
+        self, low: int, high: int, step: int = 1, most: int = MOST_ASKED
+    ) -> list[tuple[int, int]]:
+        """Asks the middle of the widest gap between sizes that differ, until none is left between
+        such two, ``most`` were asked or time is over. Returns where marks change.
+
+        A size without a mark is replaced by the nearest one. Between two sizes of one class no
+        change is looked for: more than one in the answer contradicts that there is one at most.
+        """
+        self.mark(low), self.mark(high)
+        begun = len(self.marks) + len(self.unmarked)
+        while len(self.marks) + len(self.unmarked) - begun < most and not budget.spent():
+            gaps = sorted(self.changes(low, high, step), key=lambda gap: gap[0] - gap[1])
+            middles = (self._middle(*gap, step) for gap in gaps)
+            size = next((middle for middle in middles if middle is not None), None)
+            if size is None:
+                break
+            self.mark(size)
+        return self.changes(low, high, step)
+
+    def _middle(self, before: int, after: int, step: int) -> int | None:
+        """The size nearest to the middle that was not asked; None: all between were."""
+        count = (after - before) // step
+        for apart in range(count):
+            for number in (count // 2 - apart, count // 2 + apart):
+                size = before + number * step
+                if before < size < after and size not in self.marks and size not in self.unmarked:
+                    return size
+        return None
+
+    def first_change(self, low: int, high: int) -> int | None:
+        """Doubles sizes from ``low`` on until one differs from it, then bisects: the first one that
+        differs. None: none of those that were asked up to ``high`` does."""
+        for before, after in pairwise(doubled(low, high)):
+            if changes := self.bisect(before, after):
+                return changes[0][1]
+        return None
+
+
+def doubled(first: int, upto: int, step: int = 1) -> Iterator[int]:
+    """Sizes from ``first`` on, each about twice the one before, by multiples of ``step``."""
+    size = first
+    yield size
+    while size + step <= upto:
+        size += max(1, (min(2 * size, upto) - size) // step) * step
+        yield size
+
 
 ASSUMPTION = "only one change happened between the two releases"
 
@@ -71,7 +160,7 @@ class ReleaseChange:
         """Returns whether no more than the two ends' answers were seen, each on its side."""
         steps = sorted((s for s in self.steps if s.seen), key=lambda s: release_numbers(s.version))
         # what changes back has changed twice
-        return sum(step.seen != later.seen for step, later in itertools.pairwise(steps)) <= 1
+        return sum(step.seen != later.seen for step, later in pairwise(steps)) <= 1
 
     def to_json(self) -> dict[str, Any]:
         """Returns what ``probe bisect --json`` prints."""
@@ -135,7 +224,7 @@ def smallest(every: Sequence[T], returns: Callable[[Sequence[T]], bool]) -> list
 Condition = tuple[str, str | None]
 
 # Conditions up to which all sets are tried, 64 at the most.
-MOST = 6
+MOST_CONDITIONS = 6
 
 
 @dataclass
@@ -183,8 +272,8 @@ def conditions_apart(left: Target, right: Target) -> list[Condition]:
     conditions += [(key, ours.get(key)) for key in keys if ours.get(key) != theirs.get(key)]
     if not conditions:
         raise InputError("and", right.text, "both are the same target", "take a different one")
-    if len(conditions) > MOST:
-        why = f"{len(conditions)} conditions differ, more than {MOST}"
+    if len(conditions) > MOST_CONDITIONS:
+        why = f"{len(conditions)} conditions differ, more than {MOST_CONDITIONS}"
         raise InputError("and", right.text, why, "fix some of them in both targets")
     return conditions
 
@@ -327,9 +416,9 @@ class ShownByCase:
             session.close()
 
     def _orders(self, session: AnySession) -> tuple[str, str]:
-        from probe.sizes import by_order
+        from probe.sizes.orders import sweep_by_order
 
-        sweep = by_order.sweep_by_order(session, self.case, self.lengths)
+        sweep = sweep_by_order(session, self.case, self.lengths)
         budget.require_time()  # a part of the lengths is no release's answer
         if any(value.refusal == "nondeterministic" for value in sweep.every):
             raise TargetError(session.target.text, "error", UNSTEADY)

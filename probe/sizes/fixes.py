@@ -24,8 +24,7 @@ from probe.case.errors import InputError, TargetError
 from probe.case.floats import rounded_text
 from probe.case.layout import CONTIGUOUS
 from probe.order.window import axis_of, case_at
-from probe.sizes import by_order
-from probe.sizes.by_order import ByOrder
+from probe.sizes.orders import ByOrder, sweep_by_order
 from probe.sizes.thresholds import threads_of
 from probe.sweep import campaign
 from probe.sweep.campaign import Row, case_row, run_row
@@ -579,7 +578,7 @@ class CaseQuestion:
             return result, None
         try:
             session = self.sessions.with_remedy(remedy)
-            orders = by_order.sweep_by_order(session, self.case, self.lengths, self.vary)
+            orders = sweep_by_order(session, self.case, self.lengths, self.vary)
         except TargetError as error:
             if remedy.name == "default" and error.kind == "unavailable":
                 raise
@@ -607,7 +606,7 @@ class CaseQuestion:
         if plain != case or set(lengths) != set(self.lengths):
             session = self.sessions.of(self.where)
             several = tuple(lengths) if len(lengths) > 1 else ()
-            orders = by_order.sweep_by_order(session, plain, several) if several else None
+            orders = sweep_by_order(session, plain, several) if several else None
         return _alike_lengths(orders, max(counts), lengths)
 
     def _check(self, results: Sequence[RemedyResult]) -> None:

@@ -32,7 +32,7 @@ from probe.record.contract import Recorder
 from probe.record.recording import Run, record_run
 from probe.record.subject import run_unwatched
 from probe.sizes import orders
-from probe.sizes.marks import SizeSearch
+from probe.sizes.bisection import SizeSearch
 from probe.sizes.orders import (
     CONTENTS,
     SETS,

@@ -4,10 +4,10 @@ The size is the length, or the batch (of a dense layer: its rows); what is said 
 the rows of a call holds of batches and their samples. A row is a place of what is varied: a row of
 a dense layer, a sample of a batch, an output position along the length.
 
-All small sizes are run, then sizes are searched (``marks``) by their *interior*, the summation of
-most outputs of a call. Between two lengths with the same interior no change is assumed, and between
-two with different ones only one; both are checked at random lengths, and what contradicts is
-reported and looked into.
+All small sizes are run, then sizes are searched (``SizeSearch``) by their *interior*, the summation
+of most outputs of a call. Between two lengths with the same interior no change is assumed, and
+between two with different ones only one; both are checked at random lengths, and what contradicts
+is reported and looked into.
 
 Sizes at which some rows add differently than others are in no class. A class holds the sizes that
 were run, and no other: nothing proves a period of a library beyond the sizes that show it.
@@ -31,7 +31,7 @@ from probe.case.errors import InputError, TargetError
 from probe.order.summation import Summation
 from probe.order.tree import order_name, short_formula
 from probe.order.window import axis_of
-from probe.sizes.marks import SizeSearch, doubled
+from probe.sizes.bisection import SizeSearch, doubled
 from probe.sizes.recognition import MIXED, SHORT, Pattern, Recogniser
 from probe.sweep.printing import counted, ranges
 from probe.targets import backends, budget, machine

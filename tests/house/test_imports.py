@@ -17,13 +17,12 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "probe"
 # A file may import those before it. A folder is one entry; inside it there are no cycles either.
 ORDER = list(probe.ROOMS)
-STABLE = ("__init__", "convolution", "tensorflow", "torch")
 CHILD = [
     *(PACKAGE / room / "__init__.py" for room in ("case", "targets", "sizes")),
     *(PACKAGE / "case" / f"{n}.py" for n in ("floats", "geometry", "layout", "operation", "ulp")),
     *sorted((PACKAGE / "targets" / "worker").glob("*.py")),
     *sorted((PACKAGE / "targets" / "backends").glob("*.py")),
-    *(PACKAGE / "sizes" / "stable" / f"{name}.py" for name in STABLE),
+    PACKAGE / "sizes" / "stable.py",
 ]
 # What a child file may import beside the standard library, NumPy and our own child files, and that
 # only when it is needed.

@@ -12,7 +12,7 @@ from probe import Case, Store
 from probe.case import floats
 from probe.case.errors import InputError, TargetError, TimeOver
 from probe.case.ulp import equal
-from probe.sizes import by_order, fixes
+from probe.sizes import fixes, orders
 from probe.sizes.fixes import (
     ROUNDS,
     CaseQuestion,
@@ -210,7 +210,7 @@ def test_a_target_that_no_remedy_mends_is_told():
 def test_what_the_default_came_to_by_the_end_of_the_time_is_told(monkeypatch):
     """It was "no answer yet" until all lengths of the default had been compared."""
     case, asked = Case("conv1d", 5, 3, 2), []
-    before = by_order._RevealWork.at
+    before = orders._RevealWork.at
 
     def at(work, case, value):
         asked.append(value)
@@ -218,7 +218,7 @@ def test_what_the_default_came_to_by_the_end_of_the_time_is_told(monkeypatch):
             raise TimeOver("the 5 s of --time were over")
         return before(work, case, value)
 
-    monkeypatch.setattr(by_order._RevealWork, "at", at)
+    monkeypatch.setattr(orders._RevealWork, "at", at)
     words = {"only": ["float64"], "sessions": RemedySessions(inline=True)}
     with budget.within("1h"):
         found = measured_remedies(case, Target.parse(UNSTABLE), [6, 8, 40], **words)

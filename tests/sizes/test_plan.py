@@ -9,7 +9,7 @@ import pytest
 
 import probe
 from lib import nine_layers
-from probe.sizes import plan
+from probe.sizes import model_fixes
 from tests.sizes import graphs
 from tests.sizes.graphs import FIXED, X, answered, graph
 
@@ -48,9 +48,9 @@ def test_a_plan_gives_the_fixed_bits_from_its_own_code(tmp_path):
 
 
 def test_lengths_between_take_the_size_of_the_next_one(monkeypatch):
-    monkeypatch.setattr(plan, "LEAST_APART", 2)
+    monkeypatch.setattr(model_fixes, "LEAST_APART", 2)
     model = graphs.residual()
-    made = plan.make(graph(model), range(1, 17), "residual")
+    made = model_fixes.padding_plan(graph(model), range(1, 17), "residual")
     assert made.failed == [] and made.checked[0] == 1 and made.checked[-1] == 16
     ends = [(one.first, one.last) for one in made.stretches]
     assert ends[0][0] == 1 and ends[-1][1] == 16 and 3 < len(ends) < 16
@@ -62,7 +62,7 @@ def test_lengths_between_take_the_size_of_the_next_one(monkeypatch):
 def test_rows_of_a_batch_have_places_of_their_own():
     rows = np.random.default_rng(1).standard_normal((8, 5)).astype(np.float32)
     model = graph(lambda x: np.asarray(x) * np.float32(3) + x, {"x": rows}, {"x": 0}, 8)
-    made = plan.make(model, range(1, 7), "rows")
+    made = model_fixes.padding_plan(model, range(1, 7), "rows")
     assert [(one.first, one.last, one.kept[0][0].stop) for one in made.stretches] == [
         (n, n, n) for n in range(1, 7)
     ]
@@ -71,7 +71,7 @@ def test_rows_of_a_batch_have_places_of_their_own():
 def test_a_plan_stops_with_what_is_known(monkeypatch):
     model = graph(graphs.residual(lambda size: size < 20))
     model.seconds = 0.0
-    made = plan.make(model, [3], "residual")
+    made = model_fixes.padding_plan(model, [3], "residual")
     assert made.stretches[0].padded == FIXED and "seconds were over" in made.over
 
 

@@ -14,13 +14,13 @@ matrix products and convolutions the order itself can be asked: see ``keeper.Rep
 What an operation does along the batch is asked by running it (``operations``). ``torch_calls`` has
 those of PyTorch, ``torch_operations`` what becomes of each; ``torch_products`` how a model's own
 calls reach them at little cost, ``torch_sequences`` attention and recurrent layers; ``torch_model``
-is the mode in which it runs. ``tensorflow_operations`` are TensorFlow's, ``keras_model`` the model
+is the mode in which it runs. ``tensorflow_model`` has TensorFlow's operations, and the Keras model
 that runs them one by one. Where a library runs a model as one program, that is the operation: see
 ``whole``; ``samples`` checks it, ``programs`` has the libraries and their files.
 
 An operation that a library's table describes needs nothing here. One with classes of its own gets a
 subclass of ``IndependentRows`` and a line in ``own`` of ``torch_operations`` or
-``tensorflow_operations``; a function that models call often joins ``quick``, a layer of one such
+``tensorflow_model``; a function that models call often joins ``quick``, a layer of one such
 function ``KnownModules``. A library that runs programs as a whole: a subclass of ``LibraryProgram``
 and its line in ``program_of_function`` or ``of_file``. What no table describes is reported as left.
 """
@@ -111,7 +111,8 @@ def invariant(
             todo = "set KERAS_BACKEND=tensorflow"
             raise InputError("model", type(model).__name__, why, todo)
         if backend == "tensorflow":
-            return import_module("probe.sizes.invariant.keras_model").made(model, options, batched)
+            keras_model = import_module("probe.sizes.invariant.tensorflow_model")
+            return keras_model.made(model, options, batched)
     if "torch" in kinds:
         return import_module("probe.sizes.invariant.torch_model").made(model, options, batched)
     name, why = type(model).__name__, "it is not a model or program that can be run here"

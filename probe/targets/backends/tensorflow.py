@@ -173,7 +173,8 @@ class TensorFlow(Writing):
             write = self.in_session if mode == "session" else self.in_function
             source = write(source, layer, shapes)
         if "stable" in layer:
-            line = "from probe.sizes.stable.tensorflow import conv, dense"
+            names = "tensorflow_conv as conv, tensorflow_dense as dense"
+            line = f"from probe.sizes.stable import {names}"
             source = source._replace(make=(line,) + source.make)
         if self.device.startswith("gpu") and mode != "session" and self.release() >= (2, 12):
             source = source._replace(run=source.run + ("tf.test.experimental.sync_devices()",))

@@ -137,7 +137,7 @@ class Torch(Writing):
     def emit(self, layer, shapes):
         source = straight(self, layer, shapes)
         if "stable" in layer:
-            source = source._replace(make=("from probe.sizes.stable.torch import conv",))
+            source = source._replace(make=("from probe.sizes.stable import torch_conv as conv",))
         wait = ("torch.cuda.synchronize()",) if self.device.startswith("cuda") else ()
         return source._replace(run=source.run + wait)
 

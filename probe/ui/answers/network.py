@@ -21,7 +21,6 @@ from probe.case.floats import rounded_text
 from probe.diff.apart import WholeFile
 from probe.diff.watched import CHANGED, watched
 from probe.record.inputs import first_entries, varied_axes
-from probe.sizes import plan as graph_plan
 from probe.sizes.fixes import (
     NAMES,
     Measured,
@@ -31,8 +30,7 @@ from probe.sizes.fixes import (
     remedies_report,
     remedy_to_json,
 )
-from probe.sizes.model_fixes import InvariantResult, ModelQuestion
-from probe.sizes.plan import GraphPlan
+from probe.sizes.model_fixes import GraphPlan, InvariantResult, ModelQuestion, padding_plan
 from probe.sizes.search import PaddedModel, SafeSize, Serves
 from probe.targets import budget
 from probe.targets.budget import within
@@ -452,12 +450,12 @@ def pad_model(
                 sizes.append(graph.sized(content))
         notes = [*user_model.notes, *notes]
         answer = Padded(sizes, user_model.name, graph, vary, notes=notes)
-        planned: graph_plan.GraphPlan | None = None
+        planned: GraphPlan | None = None
         if not budget.spent():
             with budget.Ending():
                 tell("checking the plan")
                 every = contents if plan is None else range(1, contents[-1] + 1)
-                planned = graph_plan.make(graph, every, user_model.name, tell)
+                planned = padding_plan(graph, every, user_model.name, tell)
         if why := budget.spent():
             later = next((content for content in contents if content > sizes[-1].content), None)
             looked = "" if later is None else f"valid sizes from {later:,} on were not looked at: "

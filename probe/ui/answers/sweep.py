@@ -39,7 +39,7 @@ from probe.ui.answers.answer import (
 )
 
 if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
-    from probe.sizes.by_order import ByOrder
+    from probe.sizes.orders import ByOrder
     from probe.sweep.store import Store
     from probe.sweep.store.results import Results
 
@@ -449,7 +449,7 @@ def sweep(
         if by == "bits":
             summary = answer_request(request, targets, open_store, workers, progress)
             return Swept(summary, case, values)
-        from probe.sizes.by_order import sweep_by_order  # late: a sweep by bits needs none
+        from probe.sizes.orders import sweep_by_order  # late: a sweep by bits needs none
 
         values = [*part.part(values[:-1]), values[-1]]
         kept_in = None if open_store is None else str(open_store.path)

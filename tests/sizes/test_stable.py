@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from probe import Case
 from probe.case.ulp import equal
 from probe.sizes import stable
-from probe.sizes.stable import convolution
 from probe.targets.launch import InlineSession
 from probe.targets.target import Target
 from tests.convolutions import cases
@@ -175,7 +174,7 @@ def test_wrong_words_are_told(library, changed, said):
 
 def test_other_arrays_are_refused():
     with pytest.raises(ValueError, match=r"x=numpy.ndarray: no library of ours"):
-        convolution.conv(np.zeros((1, 8, 1)), np.zeros((3, 1, 1)))
+        stable.conv(np.zeros((1, 8, 1)), np.zeros((3, 1, 1)))
 
 
 ROWS = (1, 2, 5, 16, 17, 31)
@@ -224,3 +223,42 @@ def test_gradients_of_rows_depend_on_themselves_alone(library):
     np.testing.assert_allclose(dw, 2 * x.T @ y, rtol=1e-3, atol=1e-3)
     for rows in ROWS:
         assert equal(of_rows(rows)[0], dx[:rows], "float32")
+
+
+def test_gradients_of_gradients():
+    torch = pytest.importorskip("torch")
+    conv = stable.torch_conv
+
+    library = Library("torch")
+    case = Case("conv1d", 3, 4, 2, 9, stride=2, groups=2, padding="same", dtype="float64")
+    x, w, _ = (one if one is None else one.requires_grad_() for one in library.operands(case))
+    assert torch.autograd.gradgradcheck(lambda x, w: conv(x, w, None, **words(case)), (x, w))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [[1, 24, 16], [None, None, 16]], ids=["known", "open"])
+def test_a_tf_function_gives_the_eager_bits(shape):
+    """Also where its shapes are known, which makes TensorFlow rewrite chains of additions."""
+    library = Library("tensorflow")
+    conv = stable.tensorflow_conv
+    tf, case = library.library, Case("conv1d", 5, 16, 8, 24, bias="normal")
+    x, w, b = library.operands(case)
+    eager = conv(x, w, b, **words(case)).numpy()
+    traced = tf.function(
+        lambda x: conv(x, w, b, **words(case)), input_signature=[tf.TensorSpec(shape)]
+    )
+    assert equal(traced(x).numpy(), eager, "float32")
+
+
+@pytest.mark.slow
+def test_in_float64_a_compiler_moves_no_bit():
+    """XLA fuses multiplications with additions; products of float32 are exact in float64."""
+    library = Library("tensorflow")
+    case = Case("conv1d", 3, 16, 8, 24)
+    x, w, b = library.operands(case)
+
+    def run(x):
+        return library.conv(case, x, w, b, accumulate="float64")
+
+    compiled = library.library.function(run, jit_compile=True)
+    assert equal(compiled(x).numpy(), run(x).numpy(), "float32")

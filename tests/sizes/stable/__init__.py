@@ -1,1 +1,0 @@
-"""The prefix-stable operators, and models made of them."""
