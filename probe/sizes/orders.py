@@ -12,9 +12,9 @@ by little, and through the whole range of exponents, which rounds sums of anothe
 
 Orders are asked of the operations, one by one. Which elements of both runs must agree is found by
 repeating the larger one (:mod:`probe.diff.repeated`). A sum is asked for its order on both sides,
-alone, at its own shapes. An operation that moves elements or rounds once has no choice, and the very same
-call none either. A function of an element is asked place by place with the same numbers, which can
-refute it and proves nothing. All else is in the way of a proof, and named.
+alone, at its own shapes. An operation that moves elements or rounds once has no choice, and the
+very same call none either. A function of an element is asked place by place with the same numbers,
+which can refute it and proves nothing. All else is in the way of a proof, and named.
 """
 
 from __future__ import annotations
