@@ -40,9 +40,7 @@ MODULES = {
     "probe/explain/comparison.py": ("tests/explain", "tests/case/test_layout"),
     "probe/explain/runs.py": ("tests/explain", "tests/case/test_layout"),
     "probe/explain/outputs.py": ("tests/explain",),
-    "probe/order/semantics.py": (
-        *("tests/order/test_semantics", "tests/record/recorders", "tests/record"),
-    ),
+    "probe/order/semantics.py": (*("tests/order/test_semantics", "tests/record"),),
     "probe/explain/enclosure.py": ("tests/explain", "tests/diff/test_enclosed"),
     "probe/case/ulp.py": ("tests/case/test_ulp", "tests/order", "tests/explain"),
 }

@@ -145,7 +145,7 @@ def onnx(*path: str, inputs: Inputs) -> Any:
     """Returns a packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
 
     def sides(folder: Path) -> Any:
-        from probe.record.recorders.onnxruntime import OnnxRecorder
+        from probe.record.onnxruntime import OnnxRecorder
 
         def make(arrays: Arrays, threads: int = 2) -> Any:
             return OnnxRecorder(folder.joinpath(*path), arrays, {"threads": str(threads)})
@@ -173,7 +173,7 @@ def audio(batch: int, _: int | None) -> dict[str, np.ndarray]:
 
 def numbers(_: Path) -> Any:
     """Returns two products with a function between them, in NumPy: what a quick run has."""
-    from probe.record.recorders.ndarray import ArrayRecorder
+    from probe.record.ndarray import ArrayRecorder
 
     rng = np.random.default_rng(0)
     weights = {name: rng.standard_normal(n).astype(np.float32) for name, n in LAYERS.items()}
@@ -520,8 +520,8 @@ def converted(_: Path) -> Callable[[Variation], tuple[Given, Given]]:
     """MobileNetV2 as ``tf.lite`` converts it; or Keras' own against that."""
     import tensorflow
 
-    from probe.record.recorders import litert
-    from probe.record.recorders.tensorflow import TensorFlowRecorder as Eager
+    from probe.record import litert
+    from probe.record.tensorflow import TensorFlowRecorder as Eager
 
     model, x = calibrated("MobileNetV2", 96), normal(ALL, 96, 96, 3)
     content = tensorflow.lite.TFLiteConverter.from_keras_model(model).convert()

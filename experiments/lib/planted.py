@@ -97,7 +97,7 @@ def _product(summation: Summation) -> Callable[[np.ndarray, np.ndarray], np.ndar
 
 
 def _operation(name: str, meaning: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    found = import_module("probe.record.recorders.ndarray").operation(name, meaning)(function)
+    found = import_module("probe.record.ndarray").operation(name, meaning)(function)
     assert callable(found)
     return found
 

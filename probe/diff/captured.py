@@ -56,16 +56,16 @@ def held(value: Any) -> CapturedArray | None:
         plain = type(value) is torch.Tensor and value.layout is torch.strided
         if not plain or value.is_quantized or value.is_meta or value.dtype.is_complex:
             return None
-        values = import_module("probe.record.recorders.torch_values")
+        values = import_module("probe.record.torch_values")
         like = partial(_torch_like, value)
         return CapturedArray(np.array(values.array(value)), values.dtype(value.dtype), like)
     if library == "tensorflow" and type(value).__name__ == "EagerTensor":
-        values = import_module("probe.record.recorders.tensorflow_values")
+        values = import_module("probe.record.tensorflow_values")
         if value.dtype.is_integer or value.dtype.is_floating or value.dtype.is_bool:
             like = partial(_tensorflow_like, value)
             return CapturedArray(np.array(values.array(value)), value.dtype.name, like)
     if library == "jax":
-        jax, programs = sys.modules["jax"], import_module("probe.record.recorders.jax_programs")
+        jax, programs = sys.modules["jax"], import_module("probe.record.jax_programs")
         if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
             return None
         if programs.is_key(value.dtype) or value.dtype.kind == "c":
@@ -84,13 +84,13 @@ def _numpy_like(value: np.ndarray, bits: np.ndarray) -> np.ndarray:
 
 
 def _torch_like(value: Any, bits: np.ndarray) -> Any:
-    values = import_module("probe.record.recorders.torch_values")
+    values = import_module("probe.record.torch_values")
     tensor = values.lay_like(bits, values.slot_of(value))
     return tensor.requires_grad_() if value.requires_grad else tensor
 
 
 def _tensorflow_like(value: Any, bits: np.ndarray) -> Any:
-    return import_module("probe.record.recorders.tensorflow_values").tensor_of(bits, value.dtype)
+    return import_module("probe.record.tensorflow_values").tensor_of(bits, value.dtype)
 
 
 def _jax_like(value: Any, bits: np.ndarray) -> Any:

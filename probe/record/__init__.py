@@ -1,18 +1,23 @@
-"""Any program of a library, recorded operation by operation.
+"""Any program of a library, recorded operation by operation. In which order to read it:
 
-Read ``contract`` (what a recorder is asked, and the two runs of a question), then ``recording``
-(``record_run`` watches a program once: a ``Run`` says what was computed from what), ``subject`` and
-``inputs`` (what is run, on what), ``store`` (bits of whatever a run may return; its arrays by
-digest). ``recorders`` has a file for each library that is watched and its table of sums.
+1. ``contract``: an ``Operation`` with the values that it reads and gives, and what a library's
+   recorder has to do. 2. ``subject`` and ``inputs``: what is run (a function, a model, a file),
+   on what. 3. ``recording``: ``record_run`` watches it once; the ``Run`` says what was computed
+   from what. ``store`` has the bits. 4. A recorder for each library, the shortest first:
+   ``ndarray`` (NumPy, by its protocol of arrays); ``torch`` (by dispatch) with ``torch_calls`` and
+   ``torch_values``; ``jax`` (by a trace) with ``jax_programs``; ``tensorflow`` (by callbacks, its
+   functions node by node) with ``tensorflow_values``; and, of model files, by ``graphs``, which
+   runs the nodes of any library's graph: ``onnxruntime`` with ``onnx_file``, ``litert``,
+   ``opencv``. Each ends in its table: what an operation computes (:mod:`probe.order.semantics`).
 """
 
 # The file of each library's recorder: imported when it is first needed.
 RECORDERS = {
-    "torch": "probe.record.recorders.torch",
-    "tensorflow": "probe.record.recorders.tensorflow",
-    "keras": "probe.record.recorders.tensorflow",
-    "jax": "probe.record.recorders.jax",
-    "onnxruntime": "probe.record.recorders.onnxruntime",
-    "litert": "probe.record.recorders.litert",
-    "opencv": "probe.record.recorders.opencv",
+    "torch": "probe.record.torch",
+    "tensorflow": "probe.record.tensorflow",
+    "keras": "probe.record.tensorflow",
+    "jax": "probe.record.jax",
+    "onnxruntime": "probe.record.onnxruntime",
+    "litert": "probe.record.litert",
+    "opencv": "probe.record.opencv",
 }

@@ -465,7 +465,7 @@ class Unseen(InputError):
 
 
 # Watches plain NumPy, which no type of what is returned shows.
-NUMPY = "probe.record.recorders.ndarray"
+NUMPY = "probe.record.ndarray"
 NO_ARGUMENTS = "give a function of no arguments: lambda: model(x)"
 KNOWN = "of PyTorch, TensorFlow, Keras or JAX"
 

@@ -190,7 +190,7 @@ def _as_accepted(opened: Any, model: Any, inputs: Mapping[str, np.ndarray]) -> A
         return function
     recorder: Any = opened.recorder(inputs)
     kind = type(getattr(recorder, "inner", recorder)).__module__
-    if kind != "probe.record.recorders.torch":
+    if kind != "probe.record.torch":
         return opened.function
     torch = import_module("torch")
 

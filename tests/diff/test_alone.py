@@ -7,7 +7,7 @@ from probe.diff import alone
 from probe.diff.difference import compare_runs
 from probe.diff.match import RunningMatch
 from probe.order.semantics import Each
-from probe.record.recorders.ndarray import ArrayRecorder, operation
+from probe.record.ndarray import ArrayRecorder, operation
 from probe.record.recording import record_run
 
 SHAPE = (3, 40)

@@ -132,7 +132,7 @@ def test_weights_that_neither_branch_has_are_named():
 def test_a_compiled_function_is_what_it_is_uncompiled():
     import torch
 
-    from probe.record.recorders.torch import TorchRecorder
+    from probe.record.torch import TorchRecorder
 
     torch.manual_seed(0)
     x = torch.randn(3, 20)
@@ -198,8 +198,8 @@ def needs_keras_and(*names: str) -> Callable[[Any], Any]:
 def test_keras_and_onnx_of_the_same_weights_are_aligned_layer_by_layer():
     import tensorflow as tf
 
-    from probe.record.recorders.onnxruntime import OnnxRecorder as Onnx
-    from probe.record.recorders.tensorflow import TensorFlowRecorder as Keras
+    from probe.record.onnxruntime import OnnxRecorder as Onnx
+    from probe.record.tensorflow import TensorFlowRecorder as Keras
 
     model, content, x = keras_and_onnx()
     keras_run = Keras(lambda: model(tf.constant(x), training=False))

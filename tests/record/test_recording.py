@@ -6,7 +6,7 @@ import pytest
 from probe.diff import difference
 from probe.diff.difference import measure_pairs
 from probe.diff.walk import walk
-from probe.record.recorders.ndarray import ArrayRecorder
+from probe.record.ndarray import ArrayRecorder
 from probe.record.recording import array_digest, record_run
 from tests.diff.test_alone import SHAPE, compared, planted
 from tests.record.taped import Taped, normal

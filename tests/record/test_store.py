@@ -43,7 +43,7 @@ def test_a_model_of_onnx_is_run_three_times_a_side(tmp_path: Any, monkeypatch: A
     nodes = [node("MatMul", ["x", "w"], ["p"]), node("Relu", ["p"], ["y"])]
     path = tmp_path / "model.onnx"
     path.write_bytes(onnx_model(nodes, {"x": ["n", 257]}, {"y": ["n", 65]}, {"w": W}))
-    from probe.record.recorders.onnxruntime import OnnxRecorder
+    from probe.record.onnxruntime import OnnxRecorder
 
     runs: dict[int, int] = {}
     for name in ("plain", "record"):

@@ -4,7 +4,7 @@ import numpy as np
 
 import probe
 from probe.order.semantics import Windows
-from probe.record.recorders.ndarray import ArrayRecorder, operation
+from probe.record.ndarray import ArrayRecorder, operation
 from probe.sizes.search import PaddedModel
 
 FIXED, CHANNELS = 24, 3

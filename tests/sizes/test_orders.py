@@ -18,7 +18,7 @@ from probe.case.errors import InputError, TargetError
 from probe.diff.difference import compare_runs
 from probe.diff.match import RunningMatch
 from probe.order.semantics import Contracts, Each, Reduces
-from probe.record.recorders.ndarray import ArrayRecorder, operation
+from probe.record.ndarray import ArrayRecorder, operation
 from probe.record.recording import record_run
 from probe.sizes import orders
 from probe.sizes.orders import (

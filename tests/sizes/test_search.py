@@ -8,7 +8,7 @@ from lib import nine_layers
 from probe.case.errors import InputError
 from probe.diff.apart import WholeFile
 from probe.order.semantics import Contracts, Reduces, Unknown
-from probe.record.recorders.ndarray import operation
+from probe.record.ndarray import operation
 from probe.sizes.fixes import advise
 from probe.sizes.model_fixes import ModelQuestion
 from probe.sizes.search import PaddedModel

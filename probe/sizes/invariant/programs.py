@@ -632,7 +632,7 @@ class Onnx(NamedInputs):
             self.watched = self._recorder
 
     def _recorder(self, values: Sequence[Any], rebuild: Rebuild) -> Any:
-        from probe.record.recorders.onnxruntime import OnnxRecorder
+        from probe.record.onnxruntime import OnnxRecorder
 
         assert self.content is not None
         inputs = dict(zip(self.names, values, strict=True))
@@ -692,7 +692,7 @@ class LiteRTProgram(NamedInputs):
         self.watched = self._recorder
 
     def _recorder(self, values: Sequence[Any], rebuild: Rebuild) -> Any:
-        from probe.record.recorders.litert import LiteRTRecorder
+        from probe.record.litert import LiteRTRecorder
 
         inputs = dict(zip(self.names, values, strict=True))
         return LiteRTRecorder(self.content, inputs, {"threads": str(self.threads())})

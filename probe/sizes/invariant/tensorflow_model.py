@@ -25,8 +25,8 @@ from tensorflow.python.framework import config
 from probe.case import floats
 from probe.case.case import Case
 from probe.case.errors import Foreign, InputError, ProbeError, foreign
-from probe.record.recorders.graphs import Body, Interpreter
-from probe.record.recorders.tensorflow_values import (
+from probe.record.graphs import Body, Interpreter
+from probe.record.tensorflow_values import (
     BRANCHES,
     CALLS,
     HANDED_ON,

@@ -16,8 +16,8 @@ from torch import Tag
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
 from probe.order.semantics import MORE
-from probe.record.recorders.torch_calls import aten_call, changed_by, op_facts
-from probe.record.recorders.torch_values import array, dtype, tensors
+from probe.record.torch_calls import aten_call, changed_by, op_facts
+from probe.record.torch_values import array, dtype, tensors
 from probe.sizes.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
 from probe.sizes.invariant.operations import (
     NOT_ROUNDED_ONCE,

@@ -565,7 +565,7 @@ def first_difference(
         except Unseen as lost:
             if not all(isinstance(array, np.ndarray) for array in arrays) or not arrays:
                 raise
-            from probe.record.recorders import ndarray
+            from probe.record import ndarray
 
             wholes = []
             for function in (left, right):  # as one operation: nothing within it can be watched

@@ -28,9 +28,9 @@ from google.protobuf import text_format  # type: ignore[import-untyped]
 
 from probe.case.errors import InputError
 from probe.order.semantics import Unknown
+from probe.record import graphs
 from probe.record.contract import INPUT, WEIGHT, Input, Operation, Seen, Visit
-from probe.record.recorders import graphs
-from probe.record.recorders.onnx_file import graph_inputs, words_in
+from probe.record.onnx_file import graph_inputs, words_in
 
 # What OpenCV has in the place of dtypes that it lacks.
 NARROW = {"int64": np.int32, "bool": np.uint8, "float64": np.float32}

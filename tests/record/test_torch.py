@@ -16,9 +16,9 @@ import probe  # noqa: E402
 from probe.case.errors import InputError  # noqa: E402
 from probe.order.semantics import Unknown  # noqa: E402
 from probe.record.contract import WEIGHT  # noqa: E402
-from probe.record.recorders.torch import TorchRecorder, opened  # noqa: E402
 from probe.record.recording import array_digest, record_run  # noqa: E402
-from tests.record.recorders.recorded import alone, bits, events, wrong  # noqa: E402
+from probe.record.torch import TorchRecorder, opened  # noqa: E402
+from tests.record.recorded import alone, bits, events, wrong  # noqa: E402
 
 pytestmark = pytest.mark.long
 

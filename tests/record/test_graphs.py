@@ -6,7 +6,7 @@ import gc
 import weakref
 from typing import Any
 
-from probe.record.recorders.graphs import Body, Interpreter, Node, behind_needs, repeated
+from probe.record.graphs import Body, Interpreter, Node, behind_needs, repeated
 
 
 class Numbers(Interpreter):

@@ -12,10 +12,10 @@ jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
 lax = jax.lax
 
-from probe.record.recorders.jax import JaxRecorder  # noqa: E402
-from probe.record.recorders.jax_programs import bits_in, constants  # noqa: E402
-from tests.record.recorders.recorded import alone  # noqa: E402
-from tests.record.recorders.test_jax import compared, of, quickly, watched  # noqa: E402, F401
+from probe.record.jax import JaxRecorder  # noqa: E402
+from probe.record.jax_programs import bits_in, constants  # noqa: E402
+from tests.record.recorded import alone  # noqa: E402
+from tests.record.test_jax import compared, of, quickly, watched  # noqa: E402, F401
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -16,10 +16,10 @@ import probe  # noqa: E402
 from probe.case import layout  # noqa: E402
 from probe.case.errors import InputError  # noqa: E402
 from probe.order.semantics import Unknown  # noqa: E402
-from probe.record.recorders.torch import TorchRecorder  # noqa: E402
-from probe.record.recorders.torch_calls import RepeatedCall, op_facts  # noqa: E402
 from probe.record.recording import record_run  # noqa: E402
-from tests.record.recorders.recorded import bits, events  # noqa: E402
+from probe.record.torch import TorchRecorder  # noqa: E402
+from probe.record.torch_calls import RepeatedCall, op_facts  # noqa: E402
+from tests.record.recorded import bits, events  # noqa: E402
 
 pytestmark = pytest.mark.long
 

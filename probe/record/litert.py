@@ -25,9 +25,9 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from probe.case.errors import Foreign, InputError, foreign
 from probe.order import semantics as s
 from probe.order.semantics import Call, Meaning, Moves, Unknown
+from probe.record import graphs
 from probe.record.contract import Input
-from probe.record.recorders import graphs
-from probe.record.recorders.graphs import Body, Key, Node
+from probe.record.graphs import Body, Key, Node
 from probe.targets.backends.litert import aligned_buffer
 
 NAMES = {n: name for name, n in vars(schema.BuiltinOperator).items() if isinstance(n, int)}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tests.record.recorders.recorded import drawn, held_to_account
+from tests.record.recorded import drawn, held_to_account
 
 onnx = pytest.importorskip("onnx", reason="models are made with onnx")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -15,8 +15,8 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from probe.case.errors import InputError  # noqa: E402
-from probe.record.recorders import onnxruntime  # noqa: E402
-from probe.record.recorders.onnx_file import TABLE  # noqa: E402
+from probe.record import onnxruntime  # noqa: E402
+from probe.record.onnx_file import TABLE  # noqa: E402
 
 RNG, normal = drawn(11)
 MS, NEWEST = "com.microsoft", 20

@@ -14,10 +14,10 @@ from probe.diff import source
 from probe.diff.difference import compare_runs
 from probe.diff.match import RunningMatch
 from probe.order.semantics import Contracts, Meaning, normalised
-from probe.record.recorders.ndarray import ArrayRecorder, operation
+from probe.record.ndarray import ArrayRecorder, operation
 from probe.record.recording import record_run
 from probe.ui.answers.first_difference import first_difference
-from tests.record.recorders.recorded import alone, bits, events, wrong
+from tests.record.recorded import alone, bits, events, wrong
 
 
 def softmax_meaning(array: Any, axis: int = -1) -> Meaning:

@@ -22,7 +22,7 @@ from jax.extend import core
 from probe.case.errors import Foreign, foreign
 from probe.order.semantics import Call, Operand
 from probe.record.contract import Lines
-from probe.record.recorders.graphs import Body, Interpreter, Key, Node, repeated
+from probe.record.graphs import Body, Interpreter, Key, Node, repeated
 
 # Primitives that run a jaxpr once, and the parameter that has it.
 INNER = {

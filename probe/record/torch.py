@@ -2,8 +2,8 @@
 
 A run under a dispatch mode calls the same kernels as one without. A compiled function is one
 operation (``compiled_as_one``). What an operation means stands in
-:mod:`probe.record.recorders.torch_calls`; which value is which, in
-:mod:`probe.record.recorders.torch_values`.
+:mod:`probe.record.torch_calls`; which value is which, in
+:mod:`probe.record.torch_values`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from torch.utils._pytree import tree_leaves
 from probe.case.errors import InputError
 from probe.order.semantics import Several, Unknown
 from probe.record.contract import Input, Operation, Said, Seen, Visit
-from probe.record.recorders.torch_calls import (
+from probe.record.recording import array_digest
+from probe.record.torch_calls import (
     aten_call,
     changed_by,
     meaning,
     op_facts,
 )
-from probe.record.recorders.torch_values import (
+from probe.record.torch_values import (
     CALL,
     TorchDispatchMode,
     Values,
@@ -40,7 +41,6 @@ from probe.record.recorders.torch_values import (
     tensors,
     weights_of,
 )
-from probe.record.recording import array_digest
 from probe.targets.trust import check_pickle
 
 COMPILED = "compiled functions are one operation each"

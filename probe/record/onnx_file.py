@@ -26,7 +26,7 @@ from probe.case.errors import InputError, printable
 from probe.order import semantics as s
 from probe.order.semantics import Call
 from probe.record.contract import Input
-from probe.record.recorders.graphs import Body, Fed, Node, in_graph_order
+from probe.record.graphs import Body, Fed, Node, in_graph_order
 
 
 @functools.cache

@@ -14,10 +14,10 @@ torch = pytest.importorskip("torch", reason="the recorder watches PyTorch")
 
 import probe  # noqa: E402
 from probe.order.semantics import Moves  # noqa: E402
-from probe.record.recorders.torch import TorchRecorder  # noqa: E402
-from probe.record.recorders.torch_values import lay_like, slot_of, tensors  # noqa: E402
 from probe.record.recording import array_digest, record_run  # noqa: E402
-from tests.record.recorders.recorded import bits, events, wrong  # noqa: E402
+from probe.record.torch import TorchRecorder  # noqa: E402
+from probe.record.torch_values import lay_like, slot_of, tensors  # noqa: E402
+from tests.record.recorded import bits, events, wrong  # noqa: E402
 
 pytestmark = pytest.mark.long
 

@@ -9,17 +9,17 @@ import pytest
 
 from probe.case import ulp
 from probe.case.errors import InputError
-from tests.record.recorders.recorded import held_to_account
+from tests.record.recorded import held_to_account
 
 onnx = pytest.importorskip("onnx", reason="models are made with onnx")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 from onnx import helper, numpy_helper  # noqa: E402
 
-from probe.record.recorders import onnx_file, onnxruntime  # noqa: E402
+from probe.record import onnx_file, onnxruntime  # noqa: E402
 from probe.record.recording import record_run  # noqa: E402
 from probe.report import program  # noqa: E402
-from tests.record.recorders.test_onnxruntime import model, normal, residual  # noqa: E402
+from tests.record.test_onnxruntime import model, normal, residual  # noqa: E402
 
 pytestmark = pytest.mark.long
 

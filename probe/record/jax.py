@@ -24,8 +24,8 @@ import numpy as np
 from probe.case.errors import InputError
 from probe.order import semantics as s
 from probe.order.semantics import Call, Each, Meaning, Passes, Unknown
+from probe.record import jax_programs as programs
 from probe.record.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
-from probe.record.recorders import jax_programs as programs
 from probe.record.recording import array_digest
 
 try:

@@ -11,14 +11,14 @@ from probe.diff import difference, source
 from probe.diff.match import RunningMatch
 from probe.order import semantics as meaning
 from probe.record.recording import record_run
-from tests.record.recorders.recorded import alone, drawn, recorded_twice
+from tests.record.recorded import alone, drawn, recorded_twice
 
 onnx = pytest.importorskip("onnx", reason="models are made with onnx")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from probe.record.recorders import onnxruntime  # noqa: E402
+from probe.record import onnxruntime  # noqa: E402
 
 pytestmark = pytest.mark.long
 

@@ -25,10 +25,10 @@ from onnx import helper
 
 from probe.case import layout
 from probe.order.semantics import Call, Meaning, Moves
+from probe.record import graphs, onnx_file
 from probe.record.contract import Laid, Operation, address_lines
-from probe.record.recorders import graphs, onnx_file
-from probe.record.recorders.graphs import Body
-from probe.record.recorders.onnx_file import BLOCKED, Block, Constant, OnnxNode
+from probe.record.graphs import Body
+from probe.record.onnx_file import BLOCKED, Block, Constant, OnnxNode
 from probe.targets.backends.onnxruntime import option_lines
 
 PROVIDERS = ["CPUExecutionProvider"]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from probe.order.semantics import Unknown
-from probe.record.recorders.ndarray import REDUCTIONS, TABLE, UFUNCS, ArrayRecorder
-from tests.record.recorders.recorded import events, wrong
+from probe.record.ndarray import REDUCTIONS, TABLE, UFUNCS, ArrayRecorder
+from tests.record.recorded import events, wrong
 
 RNG = np.random.default_rng(31)
 A, T, V = RNG.standard_normal((4, 6)), RNG.standard_normal((4, 5, 8)), RNG.standard_normal(6)

@@ -27,7 +27,7 @@ from tensorflow.python.framework import function_def_to_graph, op_callbacks, op_
 
 from probe.order.semantics import Call, Operand
 from probe.record.contract import Isolated, Lines
-from probe.record.recorders.graphs import Body, Interpreter, Key, Node, behind_needs, repeated
+from probe.record.graphs import Body, Interpreter, Key, Node, behind_needs, repeated
 
 # Types of tensors that are no arrays.
 UNREAD = ("resource", "variant", "string")

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tests.record.recorders.recorded import drawn, held_to_account
+from tests.record.recorded import drawn, held_to_account
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 
 from ai_edge_litert import schema_py_generated as schema
 
 from probe.case.errors import InputError
-from probe.record.recorders import litert
-from probe.record.recorders.litert import REDUCES, TABLE
+from probe.record import litert
+from probe.record.litert import REDUCES, TABLE
 
 RNG, normal = drawn(13)
 TYPES = {"float32": 0, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "complex64": 8, "int8": 9}

@@ -18,7 +18,7 @@ from probe.order import semantics as s
 from probe.order.semantics import Call as Base
 from probe.order.semantics import Operand
 from probe.record.contract import Lines
-from probe.record.recorders.torch_values import (
+from probe.record.torch_values import (
     Slot,
     array,
     dtype,

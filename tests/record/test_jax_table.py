@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.record.recorders.recorded import drawn, held_to_account, inputs
-from tests.record.recorders.test_jax import quickly  # noqa: F401
+from tests.record.recorded import drawn, held_to_account, inputs
+from tests.record.test_jax import quickly  # noqa: F401
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
@@ -20,7 +20,7 @@ from jax.ad_checkpoint import checkpoint_name  # noqa: E402
 from jax.extend.random import threefry2x32_p  # noqa: E402
 from jax.sharding import AxisType, NamedSharding, PartitionSpec  # noqa: E402
 
-from probe.record.recorders.jax import TABLE, JaxRecorder  # noqa: E402
+from probe.record.jax import TABLE, JaxRecorder  # noqa: E402
 
 pytestmark = pytest.mark.slow  # each primitive is compiled on its own
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.record.recorders.recorded import held_to_account, inputs
+from tests.record.recorded import held_to_account, inputs
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from probe.record.recorders.torch import TorchRecorder  # noqa: E402
-from probe.record.recorders.torch_calls import TABLE  # noqa: E402
+from probe.record.torch import TorchRecorder  # noqa: E402
+from probe.record.torch_calls import TABLE  # noqa: E402
 
 pytestmark = pytest.mark.slow  # half a minute
 

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.record.recorders.recorded import alone, drawn, held_to_account, inputs
+from tests.record.recorded import alone, drawn, held_to_account, inputs
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from tensorflow.python.eager import context, execute  # noqa: E402
 
-from probe.record.recorders.tensorflow import TensorFlowRecorder  # noqa: E402
-from probe.record.recorders.tensorflow_table import APPROXIMATE, TABLE  # noqa: E402
-from probe.record.recorders.tensorflow_values import array, tensor_of  # noqa: E402
+from probe.record.tensorflow import TensorFlowRecorder  # noqa: E402
+from probe.record.tensorflow_table import APPROXIMATE, TABLE  # noqa: E402
+from probe.record.tensorflow_values import array, tensor_of  # noqa: E402
 
 pytestmark = pytest.mark.slow  # a second each, and as long as TensorFlow takes to be imported
 

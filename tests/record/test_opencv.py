@@ -15,8 +15,8 @@ cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 if not hasattr(cv2.dnn, "readNetFromCaffe"):
     pytest.skip("this OpenCV reads no Caffe models", allow_module_level=True)
 
-from probe.record.recorders.graphs import OpenedGraph  # noqa: E402
-from probe.record.recorders.opencv import declared, opened  # noqa: E402
+from probe.record.graphs import OpenedGraph  # noqa: E402
+from probe.record.opencv import declared, opened  # noqa: E402
 from probe.targets.backends.opencv import (  # noqa: E402
     input_text,
     layer_caffemodel,

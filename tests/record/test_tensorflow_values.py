@@ -9,11 +9,11 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from probe.record.recorders.tensorflow import TensorFlowRecorder  # noqa: E402
-from probe.record.recorders.tensorflow_values import array, tensor_of  # noqa: E402
 from probe.record.recording import record_run  # noqa: E402
-from tests.record.recorders.recorded import alone  # noqa: E402
-from tests.record.recorders.test_tensorflow import network, normal, seen  # noqa: E402
+from probe.record.tensorflow import TensorFlowRecorder  # noqa: E402
+from probe.record.tensorflow_values import array, tensor_of  # noqa: E402
+from tests.record.recorded import alone  # noqa: E402
+from tests.record.test_tensorflow import network, normal, seen  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow, pytest.mark.long]
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from probe.case.errors import InputError
-from tests.record.recorders.recorded import alone, drawn, recorded_twice
+from tests.record.recorded import alone, drawn, recorded_twice
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 
-from probe.record.recorders import litert
+from probe.record import litert
 from probe.targets.backends import litert as backend
 
 pytestmark = pytest.mark.long

@@ -11,10 +11,10 @@ from probe.case.errors import InputError  # noqa: E402
 from probe.diff.difference import compare_runs  # noqa: E402
 from probe.diff.match import RunningMatch  # noqa: E402
 from probe.record.contract import Input  # noqa: E402
-from probe.record.recorders.tensorflow import OpenedTensorFlow, TensorFlowRecorder, opened  # noqa: E402
 from probe.record.recording import array_digest, record_run  # noqa: E402
 from probe.record.subject import open_model  # noqa: E402
-from tests.record.recorders.recorded import held_to_account  # noqa: E402
+from probe.record.tensorflow import OpenedTensorFlow, TensorFlowRecorder, opened  # noqa: E402
+from tests.record.recorded import held_to_account  # noqa: E402
 
 RANDOM = np.random.default_rng(0)
 

@@ -36,11 +36,13 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from probe.case.errors import InputError
 from probe.order.semantics import Moves, Unknown
+from probe.record import graphs
 from probe.record.contract import CONSTANT, INPUT, WEIGHT, Input, Operation, Said, Seen, Visit
-from probe.record.recorders import graphs
-from probe.record.recorders.graphs import Body, Interpreter, Key
-from probe.record.recorders.tensorflow_table import meaning
-from probe.record.recorders.tensorflow_values import (
+from probe.record.graphs import Body, Interpreter, Key
+from probe.record.recording import array_digest
+from probe.record.subject import FunctionSubject
+from probe.record.tensorflow_table import meaning
+from probe.record.tensorflow_values import (
     CALLS,
     HANDED_ON,
     HARMLESS,
@@ -73,8 +75,6 @@ from probe.record.recorders.tensorflow_values import (
     value_of,
     watched_calls,
 )
-from probe.record.recording import array_digest
-from probe.record.subject import FunctionSubject
 from probe.targets import trust
 from probe.targets.progress import without_stderr
 

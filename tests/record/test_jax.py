@@ -18,7 +18,7 @@ jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
 lax = jax.lax
 
-from probe.record.recorders.jax import JaxRecorder  # noqa: E402
+from probe.record.jax import JaxRecorder  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -104,7 +104,7 @@ def test_a_compiled_function_is_one_operation_at_least_and_agrees_with_its_equat
 def test_a_program_that_cannot_be_looked_into_is_one_operation_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    module = import_module("probe.record.recorders.jax")  # probe.record is a function, too
+    module = import_module("probe.record.jax")  # probe.record is a function, too
     monkeypatch.setattr(module, "_gives_bits", lambda *_: False)
     x = of(4, 6)
     compiled = jax.jit(perceptron)
