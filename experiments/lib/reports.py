@@ -18,7 +18,7 @@ from probe.case.case import Case
 from probe.case.errors import InputError, NotASum, TargetError
 from probe.explain.comparison import Comparison, classes_of, compare_shapes
 from probe.explain.runs import CaseRun, ComparedShapes, Finding, Revealer
-from probe.report.failing import Failing
+from probe.report.folder import Failing
 from probe.report.shrink import smallest_finding
 from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
 from probe.sweep.store import Store

@@ -15,7 +15,7 @@ from probe.case.case import Case
 from probe.case.errors import ProbeError, StoreError
 from probe.explain.runs import ComparedShapes, Finding
 from probe.report import folder
-from probe.report.failing import Failing
+from probe.report.folder import Failing
 from probe.report.report import Reproduction
 from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
 from probe.sweep.store import Store, parquet

@@ -130,11 +130,22 @@ def _is_of(value: object, word: str) -> bool:
 
 
 def require_unwritten(name: str, folder: Path | None, todo: str = "give another folder") -> None:
-    """Refuses a file, or a folder that has files, before anything runs. InputError."""
-    if folder is not None and folder.is_file():
+    """Refuses a file, a folder that has files, or one that can't be made, before anything runs.
+    InputError."""
+    if folder is None:
+        return
+    if folder.is_file():
         raise InputError(name, folder, "it is a file", "give a folder")
-    if folder is not None and folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and any(folder.iterdir()):
         raise InputError(name, folder, "the folder has files that would be overwritten", todo)
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in missing:  # work that fails leaves no empty folders
+            path.rmdir()
+    except OSError as error:
+        why = error.strerror or "it can't be made"
+        raise InputError(name, folder, why, "give a folder that can be made") from None
 
 
 def not_waiting(name: str, path: Path) -> Path:

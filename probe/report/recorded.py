@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probe.case import floats, layout
+from probe.case.arguments import require_unwritten
 from probe.case.errors import InputError, NotReproduced, ProbeError
 from probe.diff.alone import (
     WAYS,
@@ -150,7 +151,7 @@ def write_operation(
     that must say the same. InputError: the folder has files, or the operation differs nowhere.
     NotReproduced: no script prints the recorded bits; nothing is written then.
     """
-    folder.fresh(out)
+    require_unwritten("out", out)
     cause = cause or find_cause(*runs, region)
     if (sides := isolated_sides(*runs, region)) is None:
         why, todo = "no output of it differs", "give a source"

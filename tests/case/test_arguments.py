@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -124,3 +125,14 @@ def test_a_wrong_call_is_one_line(call):
     with pytest.raises(InputError) as caught:
         WRONG[call]()
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_runs(tmp_path):
+    """``report --out /proc/foo`` was refused after all of the work."""
+    with pytest.raises(InputError, match=r"out=/proc/foo: .*; give a folder that can be made"):
+        arguments.require_unwritten("out", Path("/proc/foo"))
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="give a folder that can be made"):
+        arguments.require_unwritten("out", tmp_path / "file" / "below")
+    arguments.require_unwritten("out", tmp_path / "new" / "below")
+    assert not (tmp_path / "new").exists()

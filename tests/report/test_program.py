@@ -20,7 +20,7 @@ from probe.case.case import Case
 from probe.case.errors import InputError
 from probe.explain.runs import Finding
 from probe.report import folder, program, proof
-from probe.report.failing import failing
+from probe.report.folder import failing
 from probe.report.proof import verify
 from probe.targets import target
 from probe.targets.runtimes.environments import Runtime

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe.case import floats
-from probe.case.arguments import typed
+from probe.case.arguments import require_unwritten, typed
 from probe.case.errors import InputError, ProbeError
 from probe.diff import layers
 from probe.diff.apart import RunnableRecording, switch_lines
@@ -404,7 +404,7 @@ class Walked(Answer):
         comes back says why). InputError: there is none, the two runs give it different arguments,
         or the folder exists.
         """
-        import_module("probe.report.folder").fresh(Path(folder))
+        require_unwritten("out", Path(folder))
         operations, sources = self.found.operations, self.differ_by_themselves()
         if not sources:
             why = "no operation differs while its inputs agree, so there is nothing to report"

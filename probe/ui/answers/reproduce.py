@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe.case import floats
-from probe.case.arguments import typed
+from probe.case.arguments import require_unwritten, typed
 from probe.case.case import Case
 from probe.explain.comparison import OutputPairs
 from probe.explain.evidence import checked_kernels, named_kernels
@@ -17,9 +17,8 @@ from probe.explain.evidence import explain_case as explained
 from probe.explain.runs import CaseRun, ComparedShapes, Finding, run_and_reveal
 from probe.report import folder as room
 from probe.report import proof
-from probe.report.failing import KeepsCause, effect, failing
-from probe.report.forms import form_of
-from probe.report.report import Reproduction, near_json
+from probe.report.folder import KeepsCause, effect, failing
+from probe.report.report import Reproduction, form_of, near_json
 from probe.report.shrink import BUDGET
 from probe.sweep.printing import as_json
 from probe.targets.launch import open_session
@@ -116,7 +115,7 @@ def reproduce(
     folder = Path(out)
     checked_kernels(kernels)
     form_of(targets[0], form)
-    room.fresh(folder)  # refused before minutes of work
+    require_unwritten("out", folder)  # refused before minutes of work
     how: dict[str, Any] = {"by": by, "keep": keep, "avoid": avoid}
     how |= {"most": most, "times": times, "tell": progress}
     how["since"] = None if since is None else checked_target(since)

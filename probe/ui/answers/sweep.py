@@ -323,12 +323,13 @@ class SweptByOrder(Answer):
             if swept.differing:
                 parts.append(f"\n{target}")
                 # those of the largest value come first
-                for number, summation in list(enumerate(swept.summations))[:MOST_SUMMATIONS]:
-                    known = [at for at in all_values if at.orders]
-                    lengths = [at.at for at in known if summation in at.orders.summations]
-                    where = f"{vary} {values_of_axis(vary, lengths)}"
-                    parts.append(f"order {summation.tree.id}  {where}")
-                    parts.append(views.summation(summation, swept.case.dtype, number < 2))
+                for number, added in list(enumerate(swept.summations))[:MOST_SUMMATIONS]:
+                    adding = [
+                        at.at for at in all_values if at.orders and added in at.orders.summations
+                    ]
+                    where = f"{vary} {values_of_axis(vary, adding)}"
+                    parts.append(f"order {added.tree.id}  {where}")
+                    parts.append(views.summation(added, swept.case.dtype, number < 2))
                 if (more := len(swept.summations) - MOST_SUMMATIONS) > 0:
                     parts.append(f"and {more} more summations; --json has all")
         if self.store:
