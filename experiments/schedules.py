@@ -33,8 +33,7 @@ from probe.explain.outputs import output_difference
 from probe.explain.runs import outputs_of_call
 from probe.order.summation import Summation
 from probe.sizes.recognition import UNKNOWN, Recogniser
-from probe.sweep.campaign import Sessions
-from probe.targets.launch import AnySession
+from probe.targets.launch import AnySession, Sessions
 from probe.ui.answers.schedule import Scheduled
 
 NAME = "schedules"

@@ -28,10 +28,10 @@ from probe.case.errors import InputError, ProbeError
 from probe.explain.comparison import Comparison, compare_shapes
 from probe.explain.enclosure import RoundingVerdict
 from probe.explain.runs import ComparedShapes, Finding, Revealer
-from probe.sweep.campaign import Campaign, CampaignPart, Row, Sessions, Tally, case_row
+from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
 from probe.sweep.store import Store, parquet
 from probe.targets import machine
-from probe.targets.launch import AnySession, open_session
+from probe.targets.launch import AnySession, Sessions, open_session
 from probe.targets.progress import Tell
 from probe.targets.target import Target
 

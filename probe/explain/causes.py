@@ -21,10 +21,10 @@ from probe.case.errors import StoreError, TargetError
 from probe.explain.comparison import Comparison, OutputPairs
 from probe.explain.runs import CaseRun, ComparedShapes, Revealer, run_case
 from probe.order.summation import ranges_of_mask
-from probe.sweep.campaign import Row, Sessions, in_processes
+from probe.sweep.campaign import Row, in_processes
 from probe.sweep.store import Store, file, load
 from probe.targets import machine
-from probe.targets.launch import Session
+from probe.targets.launch import Session, Sessions
 from probe.targets.progress import Tell
 from probe.targets.target import Target
 

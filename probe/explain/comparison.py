@@ -33,6 +33,7 @@ from probe.explain.runs import (
 )
 from probe.order import arithmetic, window
 from probe.order.pools import Pooled
+from probe.order.summation import Summation
 from probe.order.tree import BIAS
 from probe.targets.launch import AnySession
 from probe.targets.progress import VOICE
@@ -389,19 +390,23 @@ class Comparison:
                 flush[open_] |= near
         return explained, verdicts[0], verdicts[1], flush
 
-    def orders(self, side: CaseRun) -> list[dict[str, Any]]:
-        """Returns the summations of the compared outputs of a side, the most frequent first."""
-        places = self.pairs.left if side is self.left else self.pairs.right
-        if side.pooled is not None:
-            return side.pooled.orders(side.pooled.index[tuple(places.T)])
+    def summations(self, side: CaseRun) -> list[tuple[Summation, int]]:
+        """How the compared outputs of a side are added, and how many so: most outputs first."""
         if side.orders is None:
             return []
+        places = self.pairs.left if side is self.left else self.pairs.right
         numbers = side.orders.index[tuple(places.T)]
-        rows = [
-            summation.to_json(side.case.dtype) | {"outputs": int((numbers == number).sum())}
-            for number, summation in enumerate(side.orders.summations)
-        ]
-        return sorted((f for f in rows if f["outputs"]), key=lambda f: -f["outputs"])
+        counts = np.bincount(numbers[numbers >= 0], minlength=len(side.orders.summations))
+        added = zip(side.orders.summations, counts.tolist(), strict=True)
+        return sorted(((s, n) for s, n in added if n), key=lambda pair: -pair[1])
+
+    def orders(self, side: CaseRun) -> list[dict[str, Any]]:
+        """The same as JSON has it; of a pool the ways of averaging."""
+        if side.pooled is not None:
+            places = self.pairs.left if side is self.left else self.pairs.right
+            return side.pooled.orders(side.pooled.index[tuple(places.T)])
+        dtype = side.case.dtype
+        return [s.to_json(dtype) | {"outputs": count} for s, count in self.summations(side)]
 
     def to_json(self) -> dict[str, Any]:
         shown: dict[str, Any] = {

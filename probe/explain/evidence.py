@@ -21,8 +21,7 @@ from probe.explain.runs import CaseRun, ComparedShapes, Revealer
 from probe.order.replay import PartialSum, partial_sums
 from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree
-from probe.sweep.campaign import Sessions
-from probe.targets.launch import open_session
+from probe.targets.launch import Sessions, open_session
 from probe.targets.progress import VOICE
 from probe.targets.target import Target
 

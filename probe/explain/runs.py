@@ -20,6 +20,7 @@ from probe.order.masks import SessionOperator
 from probe.order.orders import ContainerOperands, Orders, reveal
 from probe.order.pools import Pooled, reveal_pooling
 from probe.order.summation import Summation
+from probe.order.window import Geometry
 from probe.order.windows import Reach, as_predicted, reached_by, reveal_windows
 from probe.targets import backends
 from probe.targets.launch import AnySession
@@ -107,8 +108,7 @@ class ComparedShapes:
         """
         if same_place:
             return common(self.left, self.right)
-        assert self.at is not None and self.against is not None
-        return window.agreement(self.case, self.vary, self.at, self.against).blocks
+        return window.agreeing_blocks(*map(Geometry.of, (self.left, self.right)))
 
 
 def common(left: Case, right: Case) -> Blocks:

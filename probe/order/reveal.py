@@ -18,7 +18,7 @@ import numpy as np
 
 from probe.case import operands
 from probe.order.fprev import Growth, NoTree
-from probe.order.guess import fits_guess, guessed_tree
+from probe.order.guess import LONG, fits_guess, guessed_tree
 from probe.order.masks import ANSWERS_AT_ONCE, Masks, deal_questions
 from probe.order.tree import BIAS, Tree
 
@@ -87,7 +87,8 @@ def reveal_trees(
             elif len(members) and len(read):
                 alone = Tree.sequential([BIAS if read[0] == bias else int(read[0])])
                 trees.append(RevealedTree(alone, team.filters, members))
-    trees += _regular(masks, teams)
+    if masks.size >= LONG:  # speed alone: shorter sums are not guessed
+        trees += _regular(masks, teams)
     while any(team.groups for team in teams):
         _round(masks, teams)
         for team in teams:

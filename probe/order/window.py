@@ -4,11 +4,11 @@
 *leaf* is one product of an output, counted row by row over (*kernel, in_channels / groups): leaf
 ``k * group_channels + c``. A *position* is an output's place on the spatial axes, row by row.
 
-``agreement`` finds which outputs must agree: their windows hold the same inputs and weights. Two
-windows are the same if every leaf reads the same input in both, or padding in both. Where the
-padding before depends on the length (``same`` with a stride) and is another one on the other side,
-none are: it differs by less than a stride. Along each axis they are runs of neighbours; there is
-more than one run only where a dilated window steps over the elements that one side lacks, or where
+``agreeing_blocks`` finds which outputs must agree: their windows hold the same inputs and weights.
+Two windows are the same if every leaf reads the same input in both, or padding in both. Where the
+padding before depends on the length (``same`` with a stride) and differs between the sides, none
+are: it differs by less than a stride. Along each axis they are runs of neighbours; there is more
+than one run only where a dilated window steps over the elements that one side lacks, or where
 groups of filters shift.
 
 ``channels`` is another matter: both sides read the same windows, but the first A channels of B and
@@ -29,7 +29,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ from probe.targets.backends.source import InputShape
 
 @dataclass(frozen=True)
 class Geometry:
-    """The windows of one case at one length. Build it with :meth:`of`.
+    """The windows of one case at one length, and its batch. Build it with :meth:`of`.
 
     ``sizes``, ``around`` and ``outputs``: of every spatial axis.
     """
@@ -58,14 +58,15 @@ class Geometry:
     groups: int
     in_channels: int
     filters: int
+    batch: int
 
     @classmethod
     def of(cls, case: Summed, length: int | None = None) -> Geometry:
         """Returns the geometry at ``length``; None: the case's own. InputError if there is none."""
-        sizes = case.spatial(length)
+        sizes, windows = case.spatial(length), case.windows
         channels = case.groups, case.in_channels, case.filters
-        windows = case.windows
-        return cls(windows, sizes, windows.pads(sizes), windows.outputs(sizes), *channels)
+        around, outputs = windows.pads(sizes), windows.outputs(sizes)
+        return cls(windows, sizes, around, outputs, *channels, case.batch)
 
     @property
     def positions(self) -> int:
@@ -200,29 +201,6 @@ VARY = ("length", "batch", "filters", "channels", "layout")
 Slices = tuple[slice, ...]
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """Outputs of a left and a right side that must agree.
-
-    ``blocks``: slices over (batch, *positions, filters) of either side, the largest one first;
-    nearly always there is one. ``outputs`` counts those of the left side, and ``reason`` says why
-    some of them have no partner (empty if all have).
-    """
-
-    blocks: tuple[Slices, ...]
-    outputs: int
-    reason: str = ""
-
-    @property
-    def compared(self) -> int:
-        """Returns outputs that must agree."""
-        return sum(math.prod(part.stop - part.start for part in block) for block in self.blocks)
-
-    @property
-    def not_compared(self) -> int:
-        return self.outputs - self.compared
-
-
 def axis_of(case: Case, vary: str | None) -> str:
     """Returns ``vary``; for None the length, of a dense layer the batch. InputError."""
     if vary is None:
@@ -319,58 +297,31 @@ def named_layout(value: int) -> str:
         raise InputError("layout", value, str(error), layout.HOW) from None
 
 
-def agreement(case: Case, vary: str, at: int, against: int) -> Agreement:
-    """Returns what must agree between ``vary=at`` (left) and ``vary=against`` (right).
+def agreeing_blocks(left: Geometry, right: Geometry) -> tuple[Slices, ...]:
+    """Returns the outputs of two sides of a case that must agree, the largest block first.
 
-    The side with the smaller value gets the prefix of the other's input, weights or batch. Raises
-    InputError.
+    Slices over (batch, *positions, filters) of either side; nearly always there is one block. The
+    smaller side gets the prefix of the other's input, weights or batch.
     """
-    left, other = _side_at(case, vary, at), _side_at(case, vary, against)
-    # blocks of partners: the product of the runs along every axis, the largest one first
-    axes = [[slice(0, min(left.batch, other.batch))]]
-    ours, theirs = left.windows, other.windows
-    for axis, size in enumerate(ours.sizes):
-        index = ours.axis_reads(axis)[: theirs.outputs[axis]]
-        short, long = sorted((size, theirs.sizes[axis]))
+    # blocks of partners: the product of the runs along every axis
+    axes = [[slice(0, min(left.batch, right.batch))]]
+    for axis, size in enumerate(left.sizes):
+        index = left.axis_reads(axis)[: right.outputs[axis]]
+        short, long = sorted((size, right.sizes[axis]))
         same = np.logical_not(((index >= short) & (index < long)).any(axis=1))
         # else windows of the two sides start between each other
-        aligned = theirs.around[axis][0] == ours.around[axis][0]
+        aligned = right.around[axis][0] == left.around[axis][0]
         axes.append(_runs_of_true(same) if aligned else [])
     # filters read the same channels where they are in groups of the same number
-    number = np.arange(min(left.filters, other.filters))
-    groups = [number // (side.filters // side.windows.groups) for side in (left, other)]
+    number = np.arange(min(left.filters, right.filters))
+    groups = [number // (side.filters // side.groups) for side in (left, right)]
     axes += [_runs_of_true(groups[0] == groups[1])]
-    blocks = sorted(
-        itertools.product(*axes),
-        key=lambda block: -math.prod(run.stop - run.start for run in block),
-    )
-    agree = Agreement(tuple(blocks), math.prod(left.shape))
-    return replace(agree, reason=_reason(left, other, vary)) if agree.not_compared else agree
+    return tuple(sorted(itertools.product(*axes), key=block_size, reverse=True))
 
 
-@dataclass(frozen=True)
-class _ComparedSide:
-    """One side of a comparison."""
-
-    windows: Geometry
-    batch: int
-    filters: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.batch, *self.windows.outputs, self.filters)
-
-
-def _side_at(case: Case, vary: str, value: int) -> _ComparedSide:
-    choice("vary", vary, VARY)
-    value = whole_number(vary, value)
-    if vary != "length":
-        sized = case_at(case, vary, value)
-        return _ComparedSide(Geometry.of(sized), sized.batch, sized.filters)
-    windows = Geometry.of(case, value)
-    if windows.outputs[-1] < 1:
-        case.with_(length=value)  # says why there is no output
-    return _ComparedSide(windows, case.batch, case.filters)
+def block_size(block: Slices) -> int:
+    """Returns how many outputs a block has."""
+    return math.prod(part.stop - part.start for part in block)
 
 
 def _runs_of_true(mask: np.ndarray) -> list[slice]:
@@ -380,21 +331,6 @@ def _runs_of_true(mask: np.ndarray) -> list[slice]:
     # a run begins where the mask rises, and ends where it falls
     edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
     return [slice(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
-
-
-def _reason(left: _ComparedSide, right: _ComparedSide, vary: str) -> str:
-    """Returns why some outputs on the left have no partner."""
-    for axis, stride in enumerate(left.windows.windows.stride):
-        ours, theirs = left.windows.around[axis][0], right.windows.around[axis][0]
-        if ours != theirs:
-            return (
-                f"{ours} and {theirs} zeros before: this is not a multiple of the stride {stride}"
-            )
-    if vary == "filters" and left.windows.groups > 1:
-        return "filters are in a different group, or the other side has fewer"
-    if vary == "length":
-        return "windows contain padding at a different place, or the other side has no such windows"
-    return f"the other side has fewer {'filters' if vary == 'filters' else 'batch entries'}"
 
 
 Pairs = tuple[Pair, ...]

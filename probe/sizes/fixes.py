@@ -26,11 +26,17 @@ from probe.case.layout import CONTIGUOUS
 from probe.order.window import axis_of, case_at
 from probe.sizes.orders import ByOrder, sweep_by_order
 from probe.sizes.thresholds import threads_of
-from probe.sweep import campaign
 from probe.sweep.campaign import Row, case_row, run_row
 from probe.sweep.printing import ranges
 from probe.targets import backends, budget
-from probe.targets.launch import Answer, AnySession, Arrays, InlineSession, open_session
+from probe.targets.launch import (
+    Answer,
+    AnySession,
+    Arrays,
+    InlineSession,
+    Sessions,
+    open_session,
+)
 from probe.targets.progress import Tell, silent
 from probe.targets.target import Target, why_unavailable
 
@@ -403,7 +409,7 @@ class RemediedSession:
         return changed
 
 
-class RemedySessions(campaign.Sessions):
+class RemedySessions(Sessions):
     """Running targets, one process each, for one measurement or several; leaving ends them."""
 
     def __init__(self, inline: bool = False) -> None:

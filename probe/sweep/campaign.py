@@ -22,7 +22,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from probe.case import schema
 from probe.case.case import Case, by
@@ -336,34 +336,6 @@ class CampaignPart(Generic[Question]):
                 campaign.tell.skipped += done
             text = f"{self.target.text}: {what}" if what else self.target.text
             campaign.tell(campaign.done, campaign.total, text)
-
-
-class Sessions:
-    """Started sessions of several targets, one process each; leaving the context ends them."""
-
-    def __init__(self, opens: Callable[[Target], AnySession] = open_session) -> None:
-        self.opens = opens
-        self._open: dict[Target, AnySession] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def get(self, where: Target) -> AnySession:
-        """The target's session, which may not have been started."""
-        if where not in self._open:
-            self._open[where] = self.opens(where)
-        return self._open[where]
-
-    def of(self, where: Target) -> AnySession:
-        return self.get(where).revive()
-
-    def close(self, *wanted: Target) -> None:
-        """Ends all processes but those of the targets that are kept."""
-        for where in [target for target in self._open if target not in wanted]:
-            self._open.pop(where).close()
 
 
 def in_processes(

@@ -41,12 +41,12 @@ from probe.case.errors import (
     one_of,
 )
 from probe.sweep.bits import answer_request
-from probe.sweep.campaign import Failure, Sessions, failure_row, run_row
+from probe.sweep.campaign import Failure, failure_row, run_row
 from probe.sweep.plan import Shard, SweepRequest
 from probe.sweep.store import Store, parquet
 from probe.sweep.summary import Summary, TargetSummary
 from probe.targets import machine
-from probe.targets.launch import open_session
+from probe.targets.launch import Sessions, open_session
 from probe.targets.progress import Tell
 from probe.targets.target import Target, why_unavailable
 

@@ -9,6 +9,7 @@ write to one; the folder above reads as the store of one run.
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -92,7 +93,11 @@ class Plan:
         """By value: outputs without a partner whose window holds the same values."""
         if self._prefixes:
             return dict.fromkeys(self.values, 0)
-        return {value: agreement.not_compared for value, agreement in self._agreements.items()}
+        outputs = {value: math.prod(shape) for value, shape in self.shapes.items()}
+        return {
+            value: outputs[value] - sum(map(window.block_size, blocks))
+            for value, blocks in self._blocks.items()
+        }
 
     @cached_property
     def shapes(self) -> dict[int, tuple[int, ...]]:
@@ -123,11 +128,15 @@ class Plan:
         return self.vary == "length" and self.case.padding == "valid"
 
     @cached_property
-    def _agreements(self) -> dict[int, window.Agreement]:
-        return {
-            value: window.agreement(self.case, self.vary, value, self.against)
-            for value in self.values
-        }
+    def _blocks(self) -> dict[int, tuple[window.Slices, ...]]:
+        """By value: the outputs that must agree with those of the base."""
+        base = window.Geometry.of(self.base)
+        return {value: window.agreeing_blocks(self._geometry(value), base) for value in self.values}
+
+    def _geometry(self, value: int) -> window.Geometry:
+        if self.vary == "length":  # a million of them may be asked for: no case is made of each
+            return window.Geometry.of(self.case, value)
+        return window.Geometry.of(window.case_at(self.case, self.vary, value))
 
     def _item(self, value: int) -> Item:
         whole = [[0, size, 1] for size in self.shapes[value]]
@@ -135,7 +144,7 @@ class Plan:
             return value, [(None, whole)]
         nothing = [[0, 0, 1] for _ in whole]
         blocks: list[tuple[Ranges | None, Ranges]] = []
-        for block in self._agreements[value].blocks:
+        for block in self._blocks[value]:
             ranges = [[part.start, part.stop, 1] for part in block]
             blocks.append((None if ranges == whole else ranges, ranges))
         return value, blocks or [(nothing, nothing)]

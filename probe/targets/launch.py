@@ -410,6 +410,34 @@ def open_session(where: target.Target, inline: bool = False, **limits: Any) -> A
     return InlineSession(where) if inline else Session(where, **limits)
 
 
+class Sessions:
+    """Started sessions of several targets, one process each; leaving the context ends them."""
+
+    def __init__(self, opens: Callable[[target.Target], AnySession] = open_session) -> None:
+        self.opens = opens
+        self._open: dict[target.Target, AnySession] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def get(self, where: target.Target) -> AnySession:
+        """The target's session, which may not have been started."""
+        if where not in self._open:
+            self._open[where] = self.opens(where)
+        return self._open[where]
+
+    def of(self, where: target.Target) -> AnySession:
+        return self.get(where).revive()
+
+    def close(self, *wanted: target.Target) -> None:
+        """Ends all processes but those of the targets that are kept."""
+        for where in [each for each in self._open if each not in wanted]:
+            self._open.pop(where).close()
+
+
 def _start_request(where: target.Target) -> dict[str, Any]:
     switches = dict(where.switches)
     device = "cpu" if target.emulated_processor(where) else where.device

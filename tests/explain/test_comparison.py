@@ -9,9 +9,9 @@ import pytest
 from probe.case import ulp
 from probe.case.case import Case
 from probe.case.errors import InputError
-from probe.explain.comparison import CAUSES, Comparison, OutputPairs
+from probe.explain.comparison import CAUSES, Comparison, OutputPairs, _numbered_in
 from probe.explain.enclosure import BEYOND, UNKNOWN, WITHIN, of_operands
-from probe.explain.runs import ComparedShapes, Revealer, _numbered_in, run_case
+from probe.explain.runs import ComparedShapes, Revealer, run_case
 from probe.order.summation import EVERY
 from probe.order.tree import BIAS, Tree
 from probe.targets.launch import open_session

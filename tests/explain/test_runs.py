@@ -192,7 +192,8 @@ def test_a_finding_gives_each_side_the_prefix_of_its_operands():
         (1, 9, 2),
     ]
     assert (found.operands(found.left)[0] == found.x[:, :5]).all()
-    assert found.blocks() == window.agreement(found.case, "length", 5, 9).blocks
+    sides = (window.Geometry.of(side) for side in (found.left, found.right))
+    assert found.blocks() == window.agreeing_blocks(*sides)
     assert found.blocks(True) == (tuple(slice(0, n) for n in found.left.output_shape()),)
     assert found.case.length == 9 and found.case.bias == "normal"
     batch = Finding.of(case.with_(length=6), "batch", 2, 3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from probe.case.case import Case
@@ -25,15 +27,17 @@ def test_items_are_the_agreement(case):
     values = range(case.shortest_length + 3, case.shortest_length + 20, 3)
     plan = Plan(case, "length", values, values[-1] + 5)
     for value in values:
-        expected = window.agreement(case, "length", value, plan.against)
+        sides = (window.Geometry.of(case, length) for length in (value, plan.against))
+        expected = window.agreeing_blocks(*sides)
         _, blocks = plan.items[value]
         shape = case.output_shape(value)
         assert plan.shapes[value] == shape
         nothing = (slice(0, 0),) * len(shape)
-        for pair, wanted in zip(blocks, expected.blocks or (nothing,), strict=True):
+        for pair, wanted in zip(blocks, expected or (nothing,), strict=True):
             for ranges in (pair[0] or [[0, size, 1] for size in shape], pair[1]):
                 assert tuple(slice(*limits[:2]) for limits in ranges) == wanted
-        assert plan.not_compared[value] == expected.not_compared
+        compared = sum(map(window.block_size, expected))
+        assert plan.not_compared[value] == math.prod(shape) - compared
 
 
 def test_a_case_that_is_given_twice_is_one(tmp_path):

@@ -30,6 +30,7 @@ from probe.targets import backends
 # a case does without the rooms of models, two runs of one without those of padding and fixes
 if TYPE_CHECKING:
     from probe.diff.difference import Region
+    from probe.explain.verdict import Verdict
     from probe.sizes.bisection import Conditions
     from probe.sizes.search import SafeSize
     from probe.ui.answers.cases import Explained, Ordered, Switching, WindowsAnswer
@@ -274,13 +275,12 @@ def causes_table(causes: Mapping[str, int]) -> RenderableType:
 MOST_OF_SIDE = 5
 
 
-def verdict_lines(verdict: Mapping[str, Any]) -> Iterator[str]:
-    """Whether it is rounding or a bug, from ``Verdict.to_json``."""
-    yield verdict["says"]
-    counts = ", ".join(f"{count:,} {name}" for name, count in verdict["classes"].items())
-    yield "; ".join(filter(None, (counts, verdict["numbers"])))
-    if verdict["port"]:
-        yield f"on the right this reads what the left side reads:\n{verdict['port']}"
+def verdict_lines(verdict: Verdict) -> Iterator[str]:
+    """Whether it is rounding or a bug."""
+    yield verdict.says
+    yield "; ".join(filter(None, (verdict.counts, verdict.numbers)))
+    if verdict.port:
+        yield f"on the right this reads what the left side reads:\n{verdict.port}"
 
 
 def explanation(answer: Explained) -> RenderableType:
@@ -288,7 +288,7 @@ def explanation(answer: Explained) -> RenderableType:
     left, right = comparison.words(comparison.left), comparison.words(comparison.right)
     parts: list[RenderableType] = []
     if len(comparison.differing):
-        parts += verdict_lines(answer.verdict.to_json())
+        parts += verdict_lines(answer.verdict)
     if not compared:
         head = "no two outputs must agree: all windows differ"
     else:
@@ -314,19 +314,14 @@ def explanation(answer: Explained) -> RenderableType:
         said = ": ".join(filter(None, (side.refusal, side.evidence)))
         parts += [f"{name}: {said}"] * bool(said)
     for name, side in sides.items():
-        summations = comparison.orders(side)
-        if side.orders is None or not summations:
-            continue
-        parts.append(f"\n{name} adds")
-        # two of one tree may differ in precision alone: the key is all that is said of them
-        by_json = [(s.to_json(side.case.dtype), s) for s in side.orders.summations]
-        for entry in summations[:MOST_OF_SIDE]:
-            parts.append(f"  {counted(entry['outputs'], 'output')} as order {entry['id']}")
-            added = next(s for said, s in by_json if said.items() <= entry.items())
+        summations = comparison.summations(side)
+        parts += [f"\n{name} adds"] * bool(summations)
+        for added, outputs in summations[:MOST_OF_SIDE]:
+            parts.append(f"  {counted(outputs, 'output')} as order {added.tree.id}")
             parts.append(summation(added, side.case.dtype, drawn=False, indent=4))
         if len(summations) > MOST_OF_SIDE:
-            rest = sum(entry["outputs"] for entry in summations[MOST_OF_SIDE:])
-            more = f"  {rest:,} outputs in {len(summations) - MOST_OF_SIDE} more summations"
+            outputs = sum(count for _, count in summations[MOST_OF_SIDE:])
+            more = f"  {outputs:,} outputs in {len(summations) - MOST_OF_SIDE} more summations"
             parts.append(f"{more}; --json has all")
     parts += [""] * bool(comparison.kernels)
     # evidence beside the causes, never a cause
@@ -478,7 +473,7 @@ def reproduction(answer: Reproduced) -> RenderableType:
     from probe.report.report import LIMIT
 
     report = answer.report()
-    parts: list[RenderableType] = [*verdict_lines(report["bug_or_rounding"])]
+    parts: list[RenderableType] = [*verdict_lines(answer.found.verdict)]
     if part := report["case"].get("part"):
         parts.append(part)
     parts += [report["label"], *_before_and_after(report), causes_table(report["causes"])]
