@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import install  # noqa: E402
-from probe.targets.runtimes import packages  # noqa: E402
+from probe.targets import installation  # noqa: E402
 
 PROJECT = "probe-numerics"
 BLAMED = re.compile(
@@ -54,9 +54,9 @@ def current() -> dict[str, str]:
 
 def environment(folder: Path, minor: str) -> Path:
     """The interpreter of an empty environment. Leaves with a message where there is no such."""
-    python = packages.find_python(minor)
+    python = installation.find_python(minor)
     if python is None:
-        sys.exit(f"constraints: {packages.python_missing(minor)}")
+        sys.exit(f"constraints: {installation.python_missing(minor)}")
     subprocess.run([python, "-m", "venv", folder], check=True)
     return folder / "bin" / "python"
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from probe.case import schema
-from probe.sweep.store import file, folder
+from probe.sweep import files, store
 
 RESULTS = Path(__file__).parents[1] / "results"
 COMPACTED = "probe.compacted"
@@ -39,7 +39,7 @@ def describe(path: Path) -> bool:
     for field in wanted:
         if field.name not in rows.column_names:
             whole = whole.append_column(field, pa.nulls(len(rows), field.type))
-    file.write_file(path, table, whole, compacted, origins)
+    files.write_file(path, table, whole, compacted, origins)
     if not bits(pq.read_table(path).select(rows.column_names)).equals(bits(rows)):
         raise SystemExit(f"file={path.name}: its rows have changed; restore it with git")
     return True
@@ -56,8 +56,8 @@ def main() -> int:
     """Rewrites what lacks descriptions, and the guides of the folders; prints how many."""
     paths = sorted(RESULTS.rglob("*.parquet"))
     changed = sum(map(describe, paths))
-    for guide in RESULTS.glob(f"*/*/{folder.README}"):
-        guide.write_text(folder.GUIDE)
+    for guide in RESULTS.glob(f"*/*/{store.README}"):
+        guide.write_text(store.GUIDE)
     (RESULTS / "README.md").write_text(schema.readme())
     print(f"{changed} of {len(paths)} files")
     return 0

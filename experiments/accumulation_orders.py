@@ -21,9 +21,9 @@ from probe import Case, Store, Target
 from probe.case.errors import TargetError
 from probe.explain.runs import run_case
 from probe.sizes.orders import sweep_by_order
+from probe.sweep import stored
 from probe.sweep.campaign import Campaign, CampaignPart, Row, case_row
 from probe.sweep.plan import output_columns
-from probe.sweep.store import parquet
 
 NAME = "accumulation_orders"
 
@@ -140,7 +140,7 @@ class Studying(Campaign[Study]):
         """Returns the stored rows of a table at a place."""
         assert self.store is not None
         self.store.flush()
-        rows = parquet.read_table(self.store.path, table).to_pylist()
+        rows = stored.read_table(self.store.path, table).to_pylist()
         return [row for row in rows if all(row[name] == value for name, value in place.items())]
 
 

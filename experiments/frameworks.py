@@ -19,9 +19,9 @@ from lib import frame
 from lib.frame import patient
 from probe import Case, Store, Target
 from probe.explain.runs import run_and_reveal
+from probe.sweep import stored
 from probe.sweep.campaign import Campaign, CampaignPart, case_row
 from probe.sweep.plan import output_columns
-from probe.sweep.store import parquet
 from probe.targets.target import why_unavailable
 
 NAME = "frameworks"
@@ -76,7 +76,7 @@ class Together(Campaign[Case]):
     def begin(self, part: CampaignPart[Case]) -> None:
         """Reads what the store has."""
         assert self.store is not None
-        rows = parquet.read_table(self.store.path, "outputs").select(["run_id", "case_id"])
+        rows = stored.read_table(self.store.path, "outputs").select(["run_id", "case_id"])
         self.stored = {tuple(row.values()) for row in rows.to_pylist()}
 
     def ask(self, part: CampaignPart[Case], question: Case) -> None:

@@ -21,8 +21,8 @@ from lib import frame
 from lib.invariance import Counted, Made, Subject, backwards, counted, subjects, timed
 from probe import Store, Target, load
 from probe.case.errors import ProbeError
+from probe.sweep import stored
 from probe.sweep.campaign import Campaign, CampaignPart
-from probe.sweep.store import parquet
 
 NAME = "invariance"
 
@@ -78,8 +78,8 @@ class Measuring(Campaign[Subject]):
     def ask(self, part: CampaignPart[Subject], question: Subject) -> None:
         """Stores all that is asked of a subject, at once when all is known."""
         assert self.store is not None
-        stored = parquet.read_table(self.store.path, "invariances").to_pylist()
-        if (part.run_id, question.name) in {(row["run_id"], row["subject"]) for row in stored}:
+        rows = stored.read_table(self.store.path, "invariances").to_pylist()
+        if (part.run_id, question.name) in {(row["run_id"], row["subject"]) for row in rows}:
             self.tally.before += 1
             return
         rows: list[Row] = []

@@ -21,9 +21,9 @@ from probe import Case, Store, Target
 from probe.case.errors import ProbeError
 from probe.sweep import plan
 from probe.sweep.printing import Output
+from probe.targets import environments
+from probe.targets.environments import release_numbers
 from probe.targets.installation import install_target, remove_installed
-from probe.targets.runtimes import environments
-from probe.targets.runtimes.environments import release_numbers
 
 TELLING = [
     Case(op="conv2d", kernel="1x5", operands=kind, seed=seed)

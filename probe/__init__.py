@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from probe.case.case import Case as Case
     from probe.sweep.store import Store as Store
     from probe.sweep.store import merge as merge
-    from probe.sweep.store.results import Results as Results
-    from probe.sweep.store.results import load as load
+    from probe.sweep.stored import Results as Results
+    from probe.sweep.stored import load as load
     from probe.targets.launch import Session as Session
     from probe.targets.target import Target as Target
     from probe.ui.answers.cases import explain as explain
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Case": "case.case",
-    "Results": "sweep.store.results",
+    "Results": "sweep.stored",
     "Session": "targets.launch",
     "Store": "sweep.store",
     "Target": "targets.target",
@@ -75,7 +75,7 @@ _HOMES = {
     "examine": "ui.answers.examine",
     "explain": "ui.answers.cases",
     "first_difference": "ui.answers.first_difference",
-    "load": "sweep.store.results",
+    "load": "sweep.stored",
     "merge": "sweep.store",
     "network": "ui.answers.network",
     "order": "ui.answers.cases",

@@ -28,8 +28,9 @@ from probe.case.errors import InputError, ProbeError
 from probe.explain.comparison import Comparison, compare_shapes
 from probe.explain.enclosure import RoundingVerdict
 from probe.explain.runs import ComparedShapes, Finding, Revealer
+from probe.sweep import stored
 from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
-from probe.sweep.store import Store, parquet
+from probe.sweep.store import Store
 from probe.targets import machine
 from probe.targets.launch import AnySession, Sessions, open_session
 from probe.targets.progress import Tell
@@ -182,7 +183,7 @@ OPENS = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
 
 def stored_numbers(store: Store, table: str) -> set[tuple[str, int]]:
     """Returns (run_id, number) of what the store has judged."""
-    rows = parquet.read_table(store.path, table).to_pylist()
+    rows = stored.read_table(store.path, table).to_pylist()
     return {(row["run_id"], row["number"]) for row in rows}
 
 

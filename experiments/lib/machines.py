@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 
 from lib import pictures
 from lib.notebook import in_order, newest
-from probe.sweep.store.results import Results, load
+from probe.sweep.stored import Results, load
 
 if TYPE_CHECKING:
     import pandas

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe.sweep.printing import ranges
-from probe.sweep.store.results import Results, load
+from probe.sweep.stored import Results, load
 from probe.targets import backends, machine
 from probe.targets.target import Target
 

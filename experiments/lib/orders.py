@@ -8,10 +8,10 @@ from lib.frame import patient
 from probe.case.case import Case
 from probe.case.errors import TargetError
 from probe.sizes.orders import sweep_by_order
-from probe.sweep.bits import sweep_cases
+from probe.sweep import stored
+from probe.sweep.bits import Summary, sweep_cases
 from probe.sweep.campaign import Failure
-from probe.sweep.store import Store, parquet
-from probe.sweep.summary import Summary
+from probe.sweep.store import Store
 from probe.targets.target import Target
 
 # Failures that another day may not have: a busy machine, an installation without a network.
@@ -64,6 +64,6 @@ def measured(store: Store) -> set[str]:
     Who took long, or was not to be had, is asked again.
     """
     store.flush()
-    found = set(parquet.read_table(store.path, "reveals")["target"].to_pylist())
-    failed = parquet.read_table(store.path, "failures").select(["target", "kind"]).to_pylist()
+    found = set(stored.read_table(store.path, "reveals")["target"].to_pylist())
+    failed = stored.read_table(store.path, "failures").select(["target", "kind"]).to_pylist()
     return found | {row["target"] for row in failed if row["kind"] not in PASSING}

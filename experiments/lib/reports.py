@@ -22,7 +22,7 @@ from probe.report.folder import Failing
 from probe.report.shrink import smallest_finding
 from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
 from probe.sweep.store import Store
-from probe.sweep.store.results import load
+from probe.sweep.stored import load
 from probe.targets.launch import AnySession, open_session
 from probe.targets.progress import Tell
 from probe.targets.target import Target

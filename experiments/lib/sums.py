@@ -20,7 +20,7 @@ from probe.order.replay import PartialSum, partial_sums
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
 from probe.report import trees
-from probe.sweep.store.results import Results
+from probe.sweep.stored import Results
 
 Given = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]
 

@@ -17,9 +17,10 @@ from probe.explain.runs import ComparedShapes, Finding
 from probe.report import folder
 from probe.report.folder import Failing
 from probe.report.report import Reproduction
+from probe.sweep import stored
 from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
-from probe.sweep.store import Store, parquet
-from probe.sweep.store.results import load
+from probe.sweep.store import Store
+from probe.sweep.stored import load
 from probe.targets import machine
 from probe.targets.progress import Tell
 from probe.targets.target import Target
@@ -82,7 +83,7 @@ def attempt(
     """
     ordered = sorted(drawn, key=lambda one: one.target)
     job = _Trying(store, experiment, progress)
-    rows = parquet.read_table(store.path, "reproductions").to_pylist()
+    rows = stored.read_table(store.path, "reproductions").to_pylist()
     job.known_rows = {_key(row) for row in rows if row["confirmed"]}
     job.times = times
     groups = groupby(ordered, key=lambda one: one.target)

@@ -21,8 +21,9 @@ from probe.case.errors import ProbeError
 from probe.diff.running import by_running
 from probe.order.semantics import Contracts, Each, Normalises, Reduces, Unknown, Windows
 from probe.record import RECORDERS
+from probe.sweep import stored
 from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally
-from probe.sweep.store import Store, parquet
+from probe.sweep.store import Store
 from probe.targets import machine
 from probe.targets.progress import Tell, silent
 from probe.targets.target import Target
@@ -47,7 +48,7 @@ def walk_all(models: Iterable[Model], store: Store, folder: Path, tell: Tell = s
     """
     job = _Walking(store, "real_models", tell)
     job.folder = folder
-    rows = parquet.read_table(store.path, "walks").to_pylist()
+    rows = stored.read_table(store.path, "walks").to_pylist()
     job.known_rows = {tuple(row[name] for name in ("run_id", "model", *WORDS)) for row in rows}
     asked = sorted(models, key=lambda model: model.target)
     groups = groupby(asked, key=lambda model: model.target)

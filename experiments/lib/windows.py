@@ -22,7 +22,7 @@ from lib import pictures
 from probe.case import floats
 from probe.case.case import Case
 from probe.report.plots import DIFFERS, QUIET, STABLE
-from probe.sweep.store.results import Results
+from probe.sweep.stored import Results
 
 
 @dataclass(frozen=True)

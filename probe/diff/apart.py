@@ -46,11 +46,10 @@ from probe.record.contract import INPUT, Input, Isolated
 from probe.record.recording import Operation, Provenance, Run, Value
 from probe.record.store import ProcessStore, array_digest
 from probe.record.subject import is_function, library_of, open_model, run_unwatched, runs
-from probe.targets import backends, target
+from probe.targets import backends, child, target
+from probe.targets.environments import Missing
 from probe.targets.launch import AnySession, Arrays, Session, open_session
-from probe.targets.runtimes.environments import Missing
 from probe.targets.target import Target, why_unavailable
-from probe.targets.worker import child
 
 # Seconds that one recording may take.
 TIME_LIMIT = 3600.0

@@ -21,8 +21,10 @@ from probe.case.errors import StoreError, TargetError
 from probe.explain.comparison import Comparison, OutputPairs
 from probe.explain.runs import CaseRun, ComparedShapes, Revealer, run_case
 from probe.order.summation import ranges_of_mask
+from probe.sweep import files
 from probe.sweep.campaign import Row, in_processes
-from probe.sweep.store import Store, file, load
+from probe.sweep.store import Store
+from probe.sweep.stored import load
 from probe.targets import machine
 from probe.targets.launch import Session, Sessions
 from probe.targets.progress import Tell
@@ -130,7 +132,7 @@ def explain_store(
     ``progress(done, total, target)`` counts cases x targets. StoreError: no such store, or none of
     this machine.
     """
-    folders = file.machine_folders(Path(path))
+    folders = files.machine_folders(Path(path))
     # its bits are the only ones that can be made again here
     own = [folder for folder in folders if folder.name == machine.label()]
     if not own:

@@ -21,9 +21,9 @@ from probe.case.layout import copied
 from probe.order.replay import replay
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import Tree
+from probe.targets import child
 from probe.targets.backends.contract import Backend, Operator, Unsupported
 from probe.targets.launch import InlineSession
-from probe.targets.worker import child
 
 Function = Callable[..., Any]
 

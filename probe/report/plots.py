@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from probe.sizes.fixes import Measured
     from probe.sizes.orders import ByOrder
     from probe.sizes.thresholds import Thresholds
-    from probe.sweep.summary import Summary
+    from probe.sweep.bits import Summary
 
 
 # Classes of |ulp|: the least value of each and its colour. White: there is no output.

@@ -36,8 +36,8 @@ from probe.report import proof
 from probe.targets import backends
 from probe.targets.backends.contract import Unsupported
 from probe.targets.backends.source import InputShape, Writing
+from probe.targets.installation import release_recipe
 from probe.targets.launch import library_variables
-from probe.targets.runtimes.packages import release_recipe
 from probe.targets.target import Target
 
 WIDTH = 100

@@ -31,7 +31,7 @@ from probe.order.summation import Summation
 from probe.order.window import Geometry
 from probe.report.evaluator import NOTHING_READ
 from probe.targets import launch, machine, target
-from probe.targets.runtimes.environments import Missing, Runtime
+from probe.targets.environments import Missing, Runtime
 from probe.targets.target import Target
 
 # Exit statuses: the assertion holds, it fails, or the script can't run.

@@ -30,12 +30,11 @@ from probe.case import operands
 from probe.case.case import Case
 from probe.case.errors import InputError, TargetError
 from probe.case.floats import to_bits
-from probe.targets import budget, installation
+from probe.targets import budget, environments, installation
+from probe.targets.environments import release_numbers
+from probe.targets.installation import RELEASED
 from probe.targets.launch import AnySession, open_session
 from probe.targets.progress import VOICE, Say, silent
-from probe.targets.runtimes import environments
-from probe.targets.runtimes.environments import release_numbers
-from probe.targets.runtimes.packages import RELEASED
 from probe.targets.target import Target
 
 # Sizes that are asked between two whose marks differ, where they change again and again.

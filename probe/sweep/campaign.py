@@ -29,9 +29,9 @@ from probe.case.case import Case, by
 from probe.case.errors import NotASum, TargetError, TimeOver
 from probe.sweep import plan
 from probe.targets import backends, budget, machine
+from probe.targets.environments import Missing
 from probe.targets.launch import AnySession, InlineSession, open_session
 from probe.targets.progress import Reporter, Tell, silent
-from probe.targets.runtimes.environments import Missing
 from probe.targets.target import Target, target_runtime
 
 if TYPE_CHECKING:  # what keeps nothing needs no pyarrow

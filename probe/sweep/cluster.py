@@ -40,11 +40,11 @@ from probe.case.errors import (
     foreign,
     one_of,
 )
-from probe.sweep.bits import answer_request
+from probe.sweep import files, stored
+from probe.sweep.bits import Summary, TargetSummary, answer_request
 from probe.sweep.campaign import Failure, failure_row, run_row
 from probe.sweep.plan import Shard, SweepRequest
-from probe.sweep.store import Store, parquet
-from probe.sweep.summary import Summary, TargetSummary
+from probe.sweep.store import Store
 from probe.targets import machine
 from probe.targets.launch import Sessions, open_session
 from probe.targets.progress import Tell
@@ -117,8 +117,8 @@ def answer_sweep(text: str) -> dict[str, bytes]:
 
 def packed_tables(folder: Path) -> dict[str, bytes]:
     packed = {}
-    for name in (name for name in schema.TABLES if parquet.files(folder, name)):
-        rows, sink = parquet.read_table(folder, name), pa.BufferOutputStream()
+    for name in (name for name in schema.TABLES if files.table_files(folder, name)):
+        rows, sink = stored.read_table(folder, name), pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
             writer.write_table(rows)
@@ -435,7 +435,7 @@ class _TargetSweep:
             if wanted.label in (None, node.label):
                 kinds[node.label, node.targets[text]["run_id"]].append(node)
 
-        def stored(label: str, run_id: str) -> tuple[set[int], list[Mapping[str, Any]]]:
+        def recalled_from(label: str, run_id: str) -> tuple[set[int], list[Mapping[str, Any]]]:
             if label not in stores:
                 return set(), []
             place = (run_id, text, self.plan.vary, self.plan.against)
@@ -445,7 +445,7 @@ class _TargetSweep:
 
         def worth(kind: tuple[str, str]) -> tuple[bool, int, int, str]:
             has = any(node.has(text) for node in kinds[kind])
-            return has, len(stored(*kind)[0]), total_threads(kinds[kind]), kind[0]
+            return has, len(recalled_from(*kind)[0]), total_threads(kinds[kind]), kind[0]
 
         self.label, run_id = best = max(kinds, key=worth)
         self.store = stores.get(self.label)
@@ -454,7 +454,7 @@ class _TargetSweep:
                 f"{text}: asked on {self.label}; not on {others} more nodes: machine=LABEL in the "
                 "target selects a different type"
             )
-        done, rows = stored(*best)
+        done, rows = recalled_from(*best)
         for row in rows:
             self.summary.add(row, before=True)
         # some libraries say their version only once they have started: then nothing was recalled,

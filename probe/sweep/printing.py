@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from probe.case.errors import printable
-from probe.targets import supervisor
+from probe.targets import budget
 from probe.targets.progress import VOICE, Reporter
 
 # Columns where stdout is not a terminal and COLUMNS does not say.
@@ -51,8 +51,8 @@ class Output:
         ``answer``: an answer, which has both; or the JSON, and what ``show`` makes of it.
         """
         VOICE.stop()
-        if supervisor.BOARD is not None:
-            supervisor.BOARD.printing = True
+        if budget.BOARD is not None:
+            budget.BOARD.printing = True
         if self.as_json:
             indent = 2 if self.results.is_terminal else None
             answer_json = answer if show else answer.report()

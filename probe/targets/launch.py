@@ -20,13 +20,13 @@ from typing import Any, Self
 import numpy as np
 
 from probe.case.errors import TargetError, ended_by
-from probe.targets import backends, target
+from probe.targets import backends, child, target
 from probe.targets.backends import arrays
 from probe.targets.backends.contract import isa_variables
 from probe.targets.backends.jax import ISA as XLA_ISA
-from probe.targets.progress import VOICE, span
-from probe.targets.runtimes.environments import Missing
-from probe.targets.worker import protocol
+from probe.targets.budget import span
+from probe.targets.environments import Missing
+from probe.targets.progress import VOICE
 
 Arrays = dict[str, np.ndarray]
 Answer = tuple[dict[str, Any], Arrays]
@@ -45,7 +45,7 @@ TIME_LIMIT = 120.0
 # -E and -s: neither PYTHON* variables nor packages in the home folder decide which library is
 # found; -u: what was printed is there when the child crashes.
 # What follows the interpreter on a child's command line.
-WORKER = ("-E", "-s", "-u", str(Path(protocol.__file__).with_name("child.py")))
+WORKER = ("-E", "-s", "-u", child.__file__)
 
 # Characters of stderr that go with a failure.
 TAIL = 4000
@@ -55,7 +55,7 @@ _TOOK: dict[str, float] = {}
 
 
 class Pipes:
-    """A child's stdin and stdout as a stream for ``protocol``, with a time limit.
+    """A child's stdin and stdout as a stream for ``child.send``, with a time limit.
 
     TimeoutError when the limit set by ``limit`` has passed.
     """
@@ -262,17 +262,17 @@ class Session:
         limit = None if limit is None else limit * self._slower
         try:
             self._pipes.limit(limit)
-            protocol.send(self._pipes, dict(header), arrays)
+            child.send(self._pipes, dict(header), arrays)
             while not answered:
                 self._pipes.limit(limit)
-                answer, arrays = protocol.receive(self._pipes)
+                answer, arrays = child.receive(self._pipes)
                 answered = bool(answer.get("done"))
                 if "error" in answer:
                     raise self._error(answer["error"], answer.get("message", ""))
                 yield ChildFacts(answer, self.distrusted), ChildFacts(arrays, self.distrusted)
         except TimeoutError:
             raise self._lost("timeout", f"no answer within {limit:g} s") from None
-        except (protocol.ProtocolError, OSError) as error:
+        except (child.ProtocolError, OSError) as error:
             raise self._post_mortem(error) from None
         finally:
             if not answered:
@@ -284,7 +284,7 @@ class Session:
         status = self._pipes.status()
         if status is not None and status < 0:
             return self._lost(*ended_by(-status, self.tail()))
-        if status is None or not isinstance(error, protocol.Closed | OSError):
+        if status is None or not isinstance(error, child.Closed | OSError):
             return self._lost("protocol", f"its worker sent an invalid answer: {error}")
         return self._lost("crash", f"its process ended with exit status {status}")
 
@@ -339,8 +339,6 @@ class InlineSession(Session):
         if why:
             raise self._error("unavailable", why)
         os.environ.update(self.variables)
-        from probe.targets.worker import child  # late: a sweep's own process runs no library
-
         self._worker = child.Worker()
         header, _ = self.request(_start_request(where))
         self.facts = header["facts"]

@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from probe.targets import supervisor
+from probe.targets import budget
+from probe.targets.budget import span
 
 Item = TypeVar("Item")
 
@@ -110,12 +111,12 @@ class Reporter:
     def __call__(self, done: int, total: int, what: str) -> None:
         self.counts[0].set(done, total)
         self.what = what
-        VOICE.note(": ".join(filter(None, (self.counts[0].text(), what))))
+        budget.note(": ".join(filter(None, (self.counts[0].text(), what))))
 
     def say(self, what: str) -> None:
         """Says what is done now, where it is counted elsewhere or not at all."""
         self.what = what
-        VOICE.note(what)
+        budget.note(what)
 
     @property
     def now(self) -> str:
@@ -186,16 +187,6 @@ def failed(count: int) -> str:
     return f"{count:,} failure{'' if count == 1 else 's'}" if count else ""
 
 
-def span(seconds: float) -> str:
-    """Returns ``8 s``, ``3:20 min``, ``2:05 h``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60}:{whole % 60:02} min"
-    return f"{whole // 3600}:{whole % 3600 // 60:02} h"
-
-
 class Voice:
     """Who tells of this process's work now: the innermost progress, which one thread prints.
 
@@ -204,21 +195,11 @@ class Voice:
     """
 
     def __init__(self) -> None:
-        self.calls, self._last = 0, ""
+        self.calls = 0
         self._told: list[tuple[Reporter, str, bool]] = []
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._speaker: threading.Thread | None = None
-
-    def note(self, what: str) -> None:
-        """Notes what is done now, to be said where time ends or the process does."""
-        self._last = what
-        if supervisor.BOARD is not None:
-            supervisor.BOARD.write(what)
-
-    def last(self) -> str:
-        """Returns what was noted last: also after whoever told of it has ended by an error."""
-        return self._last
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
@@ -230,11 +211,11 @@ class Voice:
             tell = self._told[-1][0] if self._told else Reporter()
             mine = [what]  # a list of its own: two may say the same
             tell.doing.append(mine)
-        before = self._last
-        self.note(": ".join(filter(None, (tell.what, what))))
+        before = budget.noted()
+        budget.note(": ".join(filter(None, (tell.what, what))))
         try:
             yield
-            self.note(before)
+            budget.note(before)
         finally:
             with self._lock:
                 tell.doing = [doing for doing in tell.doing if doing is not mine]
@@ -279,7 +260,7 @@ class Voice:
     def within(self, tell: Reporter, what: str = "", as_json: bool = False) -> Iterator[Reporter]:
         """``tell`` is the innermost progress meanwhile."""
         mine = (tell, what, as_json)
-        self.note(what)
+        budget.note(what)
         with self._lock:
             self._told.append(mine)
         try:

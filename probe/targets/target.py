@@ -18,11 +18,10 @@ from typing import Any, NamedTuple, Self
 
 from probe.case.arguments import require_types
 from probe.case.errors import InputError, one_of
-from probe.targets import backends
+from probe.targets import backends, environments
 from probe.targets.backends.contract import ONEDNN_ISA, Backend
-from probe.targets.runtimes import environments
-from probe.targets.runtimes.environments import Missing, Runtime, models
-from probe.targets.runtimes.environments import find_runtime as find_runtime
+from probe.targets.environments import Missing, Runtime, models
+from probe.targets.environments import find_runtime as find_runtime
 
 FORM = "NAME[==VERSION][@DEVICE][,key=value...]"
 

@@ -7,7 +7,7 @@ import pytest
 from lib.orders import measured
 from probe import load
 from probe.sweep.store import Store
-from probe.targets.runtimes.packages import release_recipe
+from probe.targets.installation import release_recipe
 from probe.targets.target import Target
 
 pytestmark = pytest.mark.long

@@ -24,7 +24,7 @@ BLOCK = re.compile(
 )
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 MINUTES = ("bisect", "install")
-"""Commands that are run by tests of their own, with what they need (tests/targets/runtimes)."""
+"""Commands that tests of their own run, with what they need (tests/targets/test_installed.py)."""
 
 
 def blocks(page, kind):

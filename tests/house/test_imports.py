@@ -20,7 +20,7 @@ ORDER = list(probe.ROOMS)
 CHILD = [
     *(PACKAGE / room / "__init__.py" for room in ("case", "targets", "sizes")),
     *(PACKAGE / "case" / f"{n}.py" for n in ("floats", "geometry", "layout", "operation", "ulp")),
-    *sorted((PACKAGE / "targets" / "worker").glob("*.py")),
+    *(PACKAGE / "targets" / f"{name}.py" for name in ("child", "compare")),
     *sorted((PACKAGE / "targets" / "backends").glob("*.py")),
     PACKAGE / "sizes" / "stable.py",
 ]

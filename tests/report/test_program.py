@@ -23,9 +23,9 @@ from probe.report import folder, program, proof
 from probe.report.folder import failing
 from probe.report.proof import verify
 from probe.targets import target
-from probe.targets.runtimes.environments import Runtime
+from probe.targets.environments import Runtime
 from probe.targets.target import Target
-from tests.targets.runtimes.test_installed import provided
+from tests.targets.test_installed import provided
 
 REPORT = {"weights": "-0.7313,-1.1043,1.8492,1.3007,-0.1033", "bias": 0.0401, "operands": "ramp"}
 

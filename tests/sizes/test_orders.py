@@ -32,7 +32,8 @@ from probe.sizes.orders import (
     placed,
     sweep_by_order,
 )
-from probe.sweep.store import Store, load
+from probe.sweep.store import Store
+from probe.sweep.stored import load
 from probe.targets.launch import InlineSession, open_session
 from probe.targets.target import Target
 from tests.record.doubles import Doubles, Step

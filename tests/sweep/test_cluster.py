@@ -22,7 +22,7 @@ from probe.sweep.cluster import DaskNode, Wanted
 from probe.sweep.plan import Plans, SweepRequest
 from probe.targets import machine
 from probe.ui.cli import shell
-from tests.sweep.test_shard import rows
+from tests.sweep.test_plan import rows
 
 distributed = pytest.importorskip("distributed", reason="Dask's distributed is not installed")
 pytestmark = pytest.mark.long

@@ -22,7 +22,7 @@ from probe.targets.target import Target
 
 pytestmark = pytest.mark.long
 
-WORKER = Path(__file__).parent / "worker" / "faulty_worker.py"
+WORKER = Path(__file__).with_name("faulty_worker.py")
 REFERENCE = Target("reference")
 CASE = Case(op="conv1d", kernel=3, length=9)
 
@@ -187,7 +187,7 @@ run(session)
 @pytest.mark.slow
 def test_a_parent_that_is_killed_leaves_no_child(tmp_path):
     log = tmp_path / "log"
-    command = [sys.executable, "-c", ORPHAN, str(WORKER.parents[3]), str(log)]
+    command = [sys.executable, "-c", ORPHAN, str(WORKER.parents[2]), str(log)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"started\n"

@@ -74,7 +74,7 @@ def test_with_changes_parts_and_switches():
 def test_what_cannot_run_here_says_why(text, why, monkeypatch, tmp_path):
     """On a machine made up for the test: TensorFlow 2.21.0, AVX2, no JAX, no GPU, no qemu."""
     monkeypatch.setenv("PROBE_CACHE", str(tmp_path))
-    monkeypatch.setattr("probe.targets.runtimes.environments.emulator_path", lambda name: None)
+    monkeypatch.setattr("probe.targets.environments.emulator_path", lambda name: None)
     monkeypatch.setattr(target.metadata, "version", lambda name: "2.21.0")
     found = target.util.find_spec
     monkeypatch.setattr(

@@ -14,7 +14,8 @@ and ``mylib`` and ``mylib,switch=1`` are targets like any other one;
 checks what every backend must do. A name that probe has already can't be taken. What can't be
 imported is listed with the reason.
 
-Each library has the file of its name; NumPy, SciPy and OpenBLAS are ``arrays``. ``reference`` is
+Each library has the file of its name; NumPy, SciPy and OpenBLAS are ``arrays``, OpenVINO is in
+``onnxruntime``. ``reference`` is
 computed in NumPy, one rounding an operation. ``source`` writes the lines that are run,
 ``rewritten`` makes several calls of one for remedies.
 """
@@ -31,7 +32,7 @@ BACKENDS = {
     "torch": "probe.targets.backends.torch:Torch",
     "jax": "probe.targets.backends.jax:Jax",
     "onnxruntime": "probe.targets.backends.onnxruntime:OnnxRuntime",
-    "openvino": "probe.targets.backends.openvino:OpenVino",
+    "openvino": "probe.targets.backends.onnxruntime:OpenVino",
     "litert": "probe.targets.backends.litert:LiteRT",
     "opencv": "probe.targets.backends.opencv:OpenCV",
     "numpy": "probe.targets.backends.arrays:Arrays",

@@ -27,8 +27,7 @@ from probe.order.replay import partial_sums, replay
 from probe.order.summation import Summation
 from probe.order.tree import Tree
 from probe.sweep.printing import table
-from probe.targets import backends, budget, machine
-from probe.targets.runtimes import environments, packages
+from probe.targets import backends, budget, environments, installation, machine
 from probe.targets.target import (
     Target,
     defaults_here,
@@ -199,11 +198,11 @@ def _own_checks() -> Iterator[Check]:
         yield Check("GPU", "ok", f"{count} of NVIDIA")
     else:
         yield Check("GPU", "missing", "none", "targets such as torch@cuda:0", None)
-    there = list(filter(packages.find_python, ("3.6", "3.7", "3.8", "3.9", "3.10")))
+    there = list(filter(installation.find_python, ("3.6", "3.7", "3.8", "3.9", "3.10")))
     said = ", ".join(f"Python {release}" for release in there) or "only this one"
     if installed := [each.target for each in environments.installed_environments()]:
         said += "; installed: " + ", ".join(installed)
-    state = "ok" if there or packages.uv() else "missing"
+    state = "ok" if there or installation.uv() else "missing"
     more = ("old releases, such as tensorflow==1.2.1", "pip install uv") * (state == "missing")
     yield Check("old Pythons", state, said, *more)
     for name, what in (("x86_64", "tensorflow@haswell"), ("aarch64", "tensorflow@arm64")):

@@ -17,11 +17,10 @@ from probe.case.arguments import choice, optional_number, typed
 from probe.case.case import Case, require_places
 from probe.case.errors import InputError, TargetError, printable, refuse
 from probe.order.window import axis_of, case_at, number_of, shown_axis_value
-from probe.sweep.bits import answer_request
+from probe.sweep.bits import Summary, TargetSummary, answer_request
 from probe.sweep.campaign import case_row, run_row
 from probe.sweep.plan import Plans, Shard, SweepRequest, axis_values, within_shard
 from probe.sweep.printing import counted, table, up_to
-from probe.sweep.summary import Summary, TargetSummary
 from probe.targets.budget import within
 from probe.targets.launch import open_session
 from probe.targets.progress import Tell, silent
@@ -41,7 +40,7 @@ from probe.ui.answers.answer import (
 if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
     from probe.sizes.orders import ByOrder
     from probe.sweep.store import Store
-    from probe.sweep.store.results import Results
+    from probe.sweep.stored import Results
 
 
 @dataclass(repr=False)
@@ -514,7 +513,7 @@ def summary_of_stores(results: Results) -> dict[str, Any]:
 
     Totals, and one entry of ``targets`` for each machine and target.
     """
-    from probe.sweep.store import parquet
+    from probe.sweep import stored
 
     def once() -> dict[str, Any]:
         answers = results.answered(_TARGETS, _CAUSES, _FAILURES, _RUNS)
@@ -560,7 +559,7 @@ def summary_of_stores(results: Results) -> dict[str, Any]:
         }
 
     # others may write meanwhile
-    return parquet.steady(once, results.folders[0])
+    return stored.steady(once, results.folders[0])
 
 
 # Tables that the rows of targets sum up.

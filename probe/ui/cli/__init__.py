@@ -16,7 +16,7 @@ import sys
 
 from probe.case.errors import BASE, INTERRUPTED, InputError, lacking
 from probe.case.memory import limit_to_free
-from probe.targets.supervisor import interrupted, supervised
+from probe.targets.budget import interrupted, supervised
 
 
 def main() -> None:

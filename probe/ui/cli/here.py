@@ -111,7 +111,7 @@ def install(
     Nothing outside the cache is changed.
     """
     from probe.targets import installation
-    from probe.targets.runtimes.environments import installed_environments
+    from probe.targets.environments import installed_environments
     from probe.targets.target import Target
     from probe.ui.answers import here as answers
 
@@ -149,7 +149,7 @@ def results(folders: tuple[Path, ...], out: Output) -> int:
     are left out and named, missing files of differences too; the exit status is then 2.
     `probe.load(DIR).query("SELECT ...")` answers other questions.
     """
-    from probe.sweep.store.results import load
+    from probe.sweep.stored import load
     from probe.ui.answers import sweep as answers
 
     # a summary of what can be read is worth more than none; what was left out decides the status

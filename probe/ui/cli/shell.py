@@ -25,7 +25,6 @@ from probe.case.errors import (
     printable,
 )
 from probe.targets import budget
-from probe.targets.progress import VOICE
 
 # Every command, in the order in which ``probe --help`` lists them, and where it is. Two words: a
 # further form of the first, which the help of that one lists.
@@ -187,7 +186,7 @@ def run(arguments: Sequence[str]) -> int:
     object on stdout too: ``error`` (``name``, ``value``, ``why``, ``todo``, ``kind``; None for
     what does not apply) and ``exit``, the status.
     """
-    VOICE.note("")
+    budget.note("")
     COMMAND.append("probe")  # messages name options, not arguments
     try:
         with budget.within(None):
@@ -256,7 +255,7 @@ def _described(error: BaseException, verbose: bool) -> tuple[str, int, tuple[obj
     """An error's line on stderr, the exit status, and what ``--json`` has of it: name,
     value, why, what to do, and kind (``input``, a TargetError's, or what it is)."""
     if isinstance(error, click.Abort | KeyboardInterrupt):
-        doing = VOICE.last()
+        doing = budget.noted()
         line = f"interrupted{doing and f': {doing}; no answer yet'}"
         return line, INTERRUPTED, (None, None, line, None, "interrupted")
     if isinstance(error, InputError):

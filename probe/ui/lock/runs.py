@@ -43,11 +43,10 @@ from probe.record.inputs import shapes_of
 from probe.record.store import Bits
 from probe.record.subject import is_function, open_model
 from probe.sizes.bisection import smallest
-from probe.targets import budget
+from probe.targets import budget, installation
 from probe.targets.budget import within
 from probe.targets.launch import AnySession, library_variables, open_session
 from probe.targets.progress import Say, silent
-from probe.targets.runtimes import packages
 from probe.targets.target import VERSION, Target
 from probe.ui.answers.first_difference import of_stored, operation_text
 from probe.ui.answers.same_bits import where_they_differ
@@ -182,8 +181,8 @@ def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str
     wanted = {name: f"{distribution_of(name)}=={releases[name]}" for name in sorted(releases)}
     text = ", ".join(wanted.values())
     try:
-        folder = packages.in_front(wanted, install, tell)
-    except packages.Failed as error:
+        folder = installation.in_front(wanted, install, tell)
+    except installation.Failed as error:
         return f"{text} can't be installed here: {error}"
     return folder or f"{text} is not installed (--bits-why=install installs it)"
 

@@ -13,7 +13,7 @@ import probe
 from probe.case.errors import InputError
 from probe.ui.answers import examine as answers
 from probe.ui.cli import shell
-from tests.targets.runtimes.test_installed import provided
+from tests.targets.test_installed import provided
 
 torch = pytest.importorskip("torch")
 

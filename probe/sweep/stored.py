@@ -1,26 +1,38 @@
-"""Reads the rows of a table that count, over all files of one or several machines, by DuckDB.
+"""Reads stores: the rows of a table that count, over all files of one or several machines.
 
 Files are appended to, never changed in place, so a store may hold a row twice (measured again, or
 written twice around an interruption): those written later count. :meth:`Stored.sql` is the one
 place that says which rows these are; whoever reads a store asks DuckDB for them.
+
+``load`` gives a user ``Results``: one machine's folder, an experiment of many machines, or all of
+``results``. SQL of users reads these files alone, and lazily: every table is a view of the rows
+that count, of which DuckDB reads the columns and row groups that a query needs. Its access to all
+other files is switched off and its configuration locked before a query is looked at, so that none
+reads or writes anything else.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
-from tempfile import gettempdir
-from typing import Any, TypeVar
+from tempfile import TemporaryDirectory, gettempdir
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from probe.case import schema
-from probe.case.errors import StoreError
-from probe.sweep.store import file
-from probe.sweep.store.file import table_files as files
+from probe.case.arguments import typed
+from probe.case.errors import InputError, StoreError
+from probe.sweep import files
+from probe.sweep.files import CONTENT, table_files
+
+if TYPE_CHECKING:
+    import pandas
 
 Answer = TypeVar("Answer")
 
@@ -31,9 +43,7 @@ PLACE = PAIR[:-1]
 # a whole, though the two may differ in their keys.
 TOGETHER: dict[str, tuple[str, ...]] = {"reveals": PLACE, "causes": PAIR}
 # Tables whose rows others name, and the column that does.
-IDENTIFIED = {
-    table: key for table in ("runs", *file.CONTENT) for (key,) in [schema.key_columns(table)]
-}
+IDENTIFIED = {table: key for table in ("runs", *CONTENT) for (key,) in [schema.key_columns(table)]}
 
 _TYPES = {"string": "VARCHAR", "float64": "DOUBLE", "bool": "BOOLEAN", "int64": "BIGINT"}
 _TYPES |= {"uint64": "UBIGINT", "timestamp[us, UTC]": "TIMESTAMPTZ", "list<int64>": "BIGINT[]"}
@@ -85,14 +95,14 @@ class Stored:
         if name == "differences":
             self.files("comparisons")  # first, since writers write it last
         if name not in self._machines:
-            shared = name in file.CONTENT
+            shared = name in CONTENT
             self._machines[name] = {
                 path: "" if shared else folder.name
                 for folder in self.folders
-                for path in files(folder, name)
+                for path in table_files(folder, name)
                 if path not in self.left_out
             }
-            self._states |= {path: file.state(path) for path in self._machines[name]}
+            self._states |= {path: files.state(path) for path in self._machines[name]}
         return list(self._machines[name])
 
     @property
@@ -102,21 +112,21 @@ class Stored:
     def verify(self) -> None:
         # DuckDB checks no page: damage would be read as data
         for path in self._states:
-            file.require_unchanged(path)
+            files.require_unchanged(path)
 
     def unchanged(self) -> None:
         """Raises FileNotFoundError where a file was replaced since it was listed."""
         for path, before in self._states.items():
-            if file.state(path) != before:
+            if files.state(path) != before:
                 raise FileNotFoundError(2, "it was replaced meanwhile", str(path))
 
     def settled(self, name: str) -> bool:
         """Whether no row of a table is outdated: one compacted file for each machine."""
         if name == "differences" and not self.settled("comparisons"):
             return False
-        files = self.files(name)
-        machines = {self._machines[name][path] for path in files}
-        return len(machines) == len(files) and all(map(file.is_compacted, files))
+        paths = self.files(name)
+        machines = {self._machines[name][path] for path in paths}
+        return len(machines) == len(paths) and all(map(files.is_compacted, paths))
 
     def sql(self, name: str) -> str:
         """Returns SQL for the rows of a table that count, with the columns of today's schema.
@@ -167,12 +177,12 @@ class Stored:
         self.verify()
         with _connection().cursor() as cursor:
             try:
-                for batch in cursor.sql(sql).to_arrow_reader(file.ROW_GROUP):
+                for batch in cursor.sql(sql).to_arrow_reader(files.ROW_GROUP):
                     yield pa.Table.from_batches([batch])
             except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
                 self.unchanged()  # gone: another process has just compacted it away
                 named = (path for path in self._states if str(path) in str(error))
-                raise file.damaged(next(named, next(iter(self._states))), error) from error
+                raise files.damaged(next(named, next(iter(self._states))), error) from error
         self.unchanged()
 
     def number(self, what: str, rows: str) -> int:
@@ -191,7 +201,7 @@ class Stored:
         """
         tables = [name for name in schema.TABLES if name not in IDENTIFIED and self.files(name)]
         tables += [name for name in IDENTIFIED if self.files(name)]
-        footers = (file.footer(path).metadata for name in tables for path in self.files(name))
+        footers = (files.footer(path).metadata for name in tables for path in self.files(name))
         measured = any(b"probe.library" in metadata for metadata in footers)
         for table, name in IDENTIFIED.items():
             naming = [
@@ -219,13 +229,19 @@ class Stored:
                     "back, or move the store away to measure again"
                 )
         for folder in self.folders:
-            for table in sorted(file.listed_tables(folder)):
+            for table in sorted(files.listed_tables(folder)):
                 # once more: a file may be put in place of its parts while they are listed
-                if not any(file.table_files(folder, table) for _ in range(2)):
+                if not any(table_files(folder, table) for _ in range(2)):
                     yield (
-                        f"store={folder}: its {table} aren't there, which {file.LIST} lists; put "
+                        f"store={folder}: its {table} aren't there, which {files.LIST} lists; put "
                         "the missing files back, or move the store away to measure again"
                     )
+
+
+def files_of(folders: Sequence[Path]) -> list[Path]:
+    """The files of all tables of machines' folders, each once."""
+    tables = (table_files(folder, name) for folder in folders for name in schema.TABLES)
+    return list(dict.fromkeys(chain.from_iterable(tables)))
 
 
 def require_whole(folders: Sequence[Path]) -> None:
@@ -233,16 +249,18 @@ def require_whole(folders: Sequence[Path]) -> None:
 
     The one check of whoever opens a store to read it or to go on with it.
     """
-    paths = (path for folder in folders for name in schema.TABLES for path in files(folder, name))
+    paths = (
+        path for folder in folders for name in schema.TABLES for path in table_files(folder, name)
+    )
     for path in dict.fromkeys(paths):
-        file.verify_file(path)
+        files.verify_file(path)
     if why := next(Stored(folders).lost(), ""):
         raise StoreError(why)
 
 
 def _select_of_file(name: str, path: Path | None, machine: str = "", number: int = 0) -> str:
     """Returns the SELECT of one file's rows; no ``path``: of no row."""
-    columns_there = set() if path is None else set(file.footer(path).names)
+    columns_there = set() if path is None else set(files.footer(path).names)
     columns = []
     for column in schema.TABLES[name]:
         value = f'"{column.name}"' if column.name in columns_there else "NULL"
@@ -319,7 +337,7 @@ def newest(name: str, rows: pa.Table, batches: np.ndarray) -> pa.Table:
         return rows.take(cursor.sql(query).to_arrow_table().column("_place"))
 
 
-@cache
+@functools.cache
 def _connection() -> Any:
     """This process's DuckDB: a start takes 20 ms, a cursor of it less than one."""
     import duckdb  # here: what only writes needs none
@@ -387,3 +405,166 @@ class Recalled:
             }
             differing.append({"case_id": case_id, "control": "equal", "rows": count, **sums})
         return set(self._at[start:end][wanted].tolist()), differing
+
+
+class Results:
+    """Reads the stored tables of one or more machine folders.
+
+    Every table of ``schema.TABLES`` is an attribute, a pandas frame read when first asked for:
+    ``results.comparisons``. Tables other than :data:`CONTENT` have a column ``machine``, the
+    name of the folder. A table without a file is an empty frame with the schema's columns.
+    Integers that may be null are ``Int64``, so that ulps stay exact. ``left_out``: why files are
+    not read, by path; see :func:`load`.
+    """
+
+    @typed
+    def __init__(self, folders: list[Path], left_out: Mapping[Path, str] | None = None) -> None:
+        if not all(isinstance(folder, Path) for folder in folders):
+            raise InputError("folders", folders, "they are not all paths", "use probe.load")
+        self.folders, self.left_out = folders, dict(left_out or {})
+        self._arrow: dict[str, pa.Table] = {}
+
+    def __getattr__(self, name: str) -> pandas.DataFrame:
+        if name not in schema.TABLES:
+            there = ", ".join(schema.TABLES)
+            raise AttributeError(f"table={name}: there is no such table; there are {there}")
+        frame = to_pandas(self.arrow(name), name)
+        setattr(self, name, frame)
+        return frame
+
+    def __repr__(self) -> str:
+        return f"Results({', '.join(self.machines)})"
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *schema.TABLES]
+
+    @functools.cached_property
+    def machines(self) -> list[str]:
+        return list(dict.fromkeys(folder.name for folder in self.folders))
+
+    def arrow(self, name: str) -> pa.Table:
+        if name not in self._arrow:
+            none = schema.arrow_schema(name).remove_metadata().empty_table()
+            labelled = name not in CONTENT
+            if labelled and "machine" not in none.column_names:
+                none = none.append_column("machine", pa.array([], pa.string()))
+            pieces = steady(
+                lambda: list(self.stored().rows(name, labelled=labelled)), self.folders[0]
+            )
+            self._arrow[name] = pa.concat_tables([none, *pieces])
+        return self._arrow[name]
+
+    def stored(self, machine: str | None = None) -> Stored:
+        """Returns files of one machine, whose folders may be shards of one run; None: of all."""
+        names = self.machines if machine is None else [machine]
+        mine = [folder for name in names for folder in self.folders if folder.name == name]
+        return Stored(mine, frozenset(self.left_out))
+
+    @property
+    def tables(self) -> list[str]:
+        return [name for name in schema.TABLES if self.stored().files(name)]
+
+    def count(self, name: str) -> int:
+        stored = self.stored()
+        return stored.number("count(*)", stored.sql(name)) if stored.files(name) else 0
+
+    def query(self, sql: str) -> pandas.DataFrame:
+        """Returns the result of a SELECT over the tables, by DuckDB, which reads what it needs.
+
+        Errors: InputError for the query.
+        """
+        return self.answered(sql)[0].to_pandas()
+
+    def answered(self, *queries: str) -> list[pa.Table]:
+        """Returns the results of SELECTs over the tables, each with all machines.
+
+        Errors: StoreError where a file is damaged, InputError for a query.
+        """
+        return steady(lambda: self._answered(queries), self.folders[0])
+
+    def _answered(self, queries: Sequence[str]) -> list[pa.Table]:
+        import duckdb  # here: what only writes needs none
+
+        answers, words, stored = [], " ".join(queries).lower(), self.stored()
+        with (
+            TemporaryDirectory(prefix="probe-sql-") as spilled,
+            duckdb.connect(":memory:", config={"temp_directory": spilled}) as connection,
+        ):
+            for name in schema.TABLES:
+                if name in words:
+                    own = [column for column in schema.column_names(name) if column != "machine"]
+                    label = ", _folder AS machine" * (name not in CONTENT)
+                    shown = f"SELECT {sql_names(own)}{label} FROM ({stored.sql(name)})"
+                    connection.execute(f"CREATE VIEW {name} AS {shown}")
+            stored.verify()
+            # DuckDB would show times of the reader's zone
+            connection.execute("SET TimeZone = 'UTC'")
+            for query in queries:
+                try:
+                    rows = connection.sql(query).to_arrow_table()
+                    # DuckDB sums int64 in 128 bits, which Arrow has as a decimal
+                    for place, field in enumerate(rows.schema):
+                        if pa.types.is_decimal(field.type) and field.type.scale == 0:
+                            with suppress(pa.ArrowInvalid):
+                                numbers = rows.column(place).cast(pa.int64())
+                                rows = rows.set_column(place, field.name, numbers)
+                    answers.append(rows)
+                except (duckdb.Error, pa.ArrowException, OSError) as error:
+                    stored.unchanged()  # gone: another process has just compacted it away
+                    unknown = "Table with name" in str(error)
+                    todo = f"use one of {', '.join(schema.TABLES)}" if unknown else "change it"
+                    why = " ".join(str(error).split("LINE ")[0].split())[:300]
+                    text = " ".join(query.split())
+                    raise InputError("sql", text[:60], why, todo) from None
+        stored.unchanged()
+        return answers
+
+
+@typed
+def load(*paths: str | Path, tolerant: bool = False) -> Results:
+    """Returns the stored results under the given folders, which may be of several machines.
+
+    Every file is read once, to see that it is as it was written. ``tolerant``: files that are
+    damaged or of a newer format are ``left_out``. Errors (StoreError, one line): no such folder, no
+    store in it, else a damaged file (named), a file of a newer format, lost rows. Tables are read
+    when they are asked for.
+    """
+    folders: list[Path] = []
+    for path in paths:
+        places = files.machine_folders(Path(path))
+        if not places:
+            raise StoreError(
+                f"path={path}: there are no stored results; run `probe sweep` or `probe run` first"
+            )
+        folders.extend(folder for folder in places if folder not in folders)
+    left_out: dict[Path, str] = {}
+    if not tolerant:
+        results = Results(folders)
+        for machine in results.machines:
+            mine = results.stored(machine).folders
+            steady(functools.partial(require_whole, mine), mine[0])
+        return results
+    for path in files_of(folders):
+        try:
+            files.verify_file(path)
+        except FileNotFoundError:
+            if path.is_symlink():
+                left_out[path] = f"file={path.name}: the link leads to no file; correct it"
+            continue  # another process has just compacted it away
+        except StoreError as error:
+            left_out[path] = str(error)
+    return Results(folders, left_out)
+
+
+def to_pandas(rows: pa.Table, name: str) -> pandas.DataFrame:
+    """Returns a pandas frame of ``rows``; nullable integers and flags keep their type."""
+    import pandas as pd
+
+    exact = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
+    exact[pa.bool_()] = pd.BooleanDtype()
+    nullable = {column.name for column in schema.TABLES[name] if column.null is not None}
+    series = {}
+    for field in rows.schema:
+        mapper = exact.get if field.name in nullable and field.type in exact else None
+        series[field.name] = rows.column(field.name).to_pandas(types_mapper=mapper)
+    return pd.DataFrame(series)

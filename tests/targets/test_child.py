@@ -1,41 +1,49 @@
-"""The child's answers: cuts, sweeps, masks, and errors that are answers too."""
+"""The child's answers: cuts, masks, errors that are answers too, and the frames to and fro."""
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
 from probe.case import operands, ulp
 from probe.case.case import Case
+from probe.targets import child
 from probe.targets.backends.contract import Unavailable, Unsupported
-from probe.targets.worker import child as worker
 
 
-def started(algorithm: str = "sequential") -> worker.Worker:
-    made = worker.Worker()
+def started(algorithm: str = "sequential") -> child.Worker:
+    made = child.Worker()
     request = {"do": "start", "backend": "reference", "switches": {"algorithm": algorithm}}
     ask(made, request)
     return made
 
 
-def answers(made: worker.Worker, request: dict, arrays: dict | None = None) -> list:
+def answers(made: child.Worker, request: dict, arrays: dict | None = None) -> list:
     found = list(made.handle(request, arrays or {}))
     assert [bool(header.get("done")) for header, _ in found] == [False] * (len(found) - 1) + [True]
     return found
 
 
-def ask(made: worker.Worker, request: dict, arrays: dict | None = None) -> tuple[dict, dict]:
+def ask(made: child.Worker, request: dict, arrays: dict | None = None) -> tuple[dict, dict]:
     return answers(made, request, arrays)[-1]
 
 
-def given(case: Case) -> dict[str, np.ndarray]:
+def operands_of(case: Case) -> dict[str, np.ndarray]:
     x, w, b = operands.generate(case)
     return {"x": x, "w": w} | ({} if b is None else {"b": b})
 
 
-def loaded(case: Case, algorithm: str = "sequential") -> worker.Worker:
+def loaded(case: Case, algorithm: str = "sequential") -> child.Worker:
     made = started(algorithm)
-    assert "error" not in ask(made, {"do": "load", "key": "k", "spec": case.spec()}, given(case))[0]
+    assert (
+        "error"
+        not in ask(made, {"do": "load", "key": "k", "spec": case.spec()}, operands_of(case))[0]
+    )
     return made
 
 
@@ -43,7 +51,7 @@ CASE = Case(op="conv1d", kernel=3, in_channels=4, filters=3, length=20, batch=2,
 
 
 def test_facts_name_library_and_versions():
-    made = worker.Worker()
+    made = child.Worker()
     header, _ = ask(made, {"do": "start", "backend": "reference"})
     assert {"library", "library_version", "numpy_version", "python_version"} <= set(header["facts"])
 
@@ -54,14 +62,14 @@ def test_a_cut_is_the_smaller_case(vary):
     value = {"length": 9, "batch": 1, "filters": 2}[vary]
     _, arrays = ask(made, {"do": "run", "key": "k", "at": {vary: value}})
     small = CASE.with_(**{vary: value})
-    _, alone = ask(made, {"do": "run", "spec": small.spec()}, given(small))
+    _, alone = ask(made, {"do": "run", "spec": small.spec()}, operands_of(small))
     assert arrays["y"].shape == small.output_shape()
     assert ulp.equal(arrays["y"], alone["y"], "float32")
 
 
 @pytest.mark.parametrize("mode", ["weights", "inputs"])
 def test_masks_are_calls_with_edited_operands(mode):
-    made, arrays = loaded(CASE), given(CASE)
+    made, arrays = loaded(CASE), operands_of(CASE)
     edited = arrays["w" if mode == "weights" else "x"]
     draw = np.random.default_rng(1)
     counts = np.array([0, 3, 1, 5])
@@ -123,5 +131,90 @@ NO_PRIMITIVE = (
     ],
 )
 def test_kinds_of_errors(error, kind):
-    found, message = worker.describe(error)
+    found, message = child.describe(error)
     assert found == kind and "\n" not in message
+
+
+DTYPES = ["float16", "float32", "float64", "uint16", "uint64", "int64", "bool"]
+
+
+class Trickle(io.RawIOBase):
+    """A pipe at its worst: one byte at a time, both ways."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = bytearray(data)
+
+    def readinto(self, view: memoryview) -> int:
+        count = min(1, len(self.data), len(view))
+        view[:count] = self.data[:count]
+        del self.data[:count]
+        return count
+
+    def write(self, view: memoryview) -> int:
+        self.data += bytes(view[:1])
+        return min(1, len(view))
+
+
+def frame(header: dict, found: dict | None = None) -> bytes:
+    stream = io.BytesIO()
+    child.send(stream, header, found)
+    return stream.getvalue()
+
+
+@settings(
+    max_examples=15,
+    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no failure
+)
+@given(
+    st.dictionaries(st.text(), st.integers() | st.text() | st.none(), max_size=4),
+    st.lists(
+        st.sampled_from(DTYPES).flatmap(
+            lambda dtype: arrays.arrays(dtype, arrays.array_shapes(min_dims=0, min_side=0))
+        ),
+        max_size=3,
+    ),
+)
+def test_what_goes_in_comes_out(header, found):
+    sent = {f"a{i}": array for i, array in enumerate(found)}
+    stream = Trickle(frame(header, sent))
+    got, came = child.receive(stream)
+    assert got == header
+    assert list(came) == list(sent)
+    for name, array in sent.items():
+        assert came[name].dtype == array.dtype and came[name].shape == array.shape
+        assert came[name].tobytes() == array.tobytes()
+        assert came[name].flags.writeable
+
+
+def test_frames_follow_each_other_and_the_end_is_closed():
+    stream = io.BytesIO(frame({"n": 1}) + frame({"n": 2}, {"x": np.zeros((0, 3))}))
+    assert child.receive(stream)[0] == {"n": 1}
+    assert child.receive(stream)[1]["x"].shape == (0, 3)
+    with pytest.raises(child.Closed):
+        child.receive(stream)
+
+
+def test_slices_and_other_byte_orders_keep_their_values():
+    x = np.arange(24, dtype=">i4").reshape(2, 3, 4)[:, ::2, ::-1]
+    _, came = child.receive(io.BytesIO(frame({}, {"x": x})))
+    assert (came["x"] == x).all()
+
+
+@given(st.integers(min_value=1))
+def test_a_frame_cut_off_anywhere_says_so(cut):
+    whole = frame({"do": "load"}, {"x": np.ones(9, np.float32)})
+    with pytest.raises(child.ProtocolError, match="cut off") as error:
+        child.receive(io.BytesIO(whole[: 1 + cut % (len(whole) - 1)]))
+    assert not isinstance(error.value, child.Closed)
+
+
+@given(st.binary(min_size=13, max_size=200))
+def test_garbage_is_no_frame(data):
+    with pytest.raises(child.ProtocolError):
+        child.receive(io.BytesIO(data))
+
+
+@pytest.mark.parametrize("array", [np.array(["a"]), np.array([None]), np.ones(2, complex)])
+def test_a_dtype_that_cannot_travel_is_refused(array):
+    with pytest.raises(child.ProtocolError, match="can't travel"):
+        child.send(io.BytesIO(), {}, {"x": array})

@@ -13,8 +13,9 @@ import pytest
 
 import probe
 from probe.case.errors import StoreError
-from probe.sweep.store import load, parquet
-from probe.sweep.store.folder import Store, merge
+from probe.sweep import files
+from probe.sweep.store import Store, merge
+from probe.sweep.stored import load
 from probe.targets import machine
 
 PAIR = {"run_id": "r", "case_id": "c", "target": "reference", "vary": "length", "at": 5}
@@ -48,7 +49,9 @@ def test_what_is_appended_is_loaded(folder):
     assert results.comparisons["max_ulp"].isna().tolist() == [True, False]
     assert results.comparisons["machine"].tolist() == ["machine-a"] * 2
     assert results.runs["switches"].tolist() == ['{"a":2,"b":1}']
-    assert [path.name for path in parquet.files(folder, "comparisons")] == ["comparisons.parquet"]
+    assert [path.name for path in files.table_files(folder, "comparisons")] == [
+        "comparisons.parquet"
+    ]
 
 
 def test_a_later_comparison_takes_the_older_ones_differences_with_it(folder):

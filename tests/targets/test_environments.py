@@ -9,10 +9,9 @@ import pytest
 
 from probe.case.errors import InputError
 from probe.sweep.campaign import run_row
-from probe.targets import target
-from probe.targets.runtimes import environments
+from probe.targets import environments, target
 from probe.targets.target import Target
-from tests.targets.runtimes.conftest import script
+from tests.targets.conftest import script
 
 pytestmark = pytest.mark.usefixtures("cache")
 

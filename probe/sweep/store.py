@@ -1,6 +1,6 @@
 """Writes one machine's folder of tables: rows are checked, buffered, and merged by key.
 
-Which of two rows of one key counts is decided where they are read, in ``parquet``. Appending costs
+Which of two rows of one key counts is decided where they are read, in ``stored``. Appending costs
 a list append; columns are built when the buffer is written. Read with :func:`probe.load`. Rows are
 checked against the schema when they are appended.
 
@@ -30,9 +30,9 @@ import pyarrow.parquet as pq
 from probe.case import schema
 from probe.case.arguments import require_types, typed
 from probe.case.errors import StoreError
-from probe.sweep.store import file, parquet
-from probe.sweep.store.parquet import Recalled
-from probe.targets import budget, machine, supervisor
+from probe.sweep import files, stored
+from probe.sweep.stored import Recalled, Stored
+from probe.targets import budget, machine
 
 if sys.platform != "win32":
     import fcntl
@@ -79,7 +79,7 @@ class Store:
         # parts are whole by themselves: putting millions of rows together takes seconds, which
         # whoever waits for an end has not, and the next run does it
         limit = budget.current_budget()
-        hurried = supervisor.interrupted.is_set() or (limit is not None and limit.left < COMPACTING)
+        hurried = budget.interrupted.is_set() or (limit is not None and limit.left < COMPACTING)
         if kind is None and not hurried:
             self.compact()
         else:
@@ -134,9 +134,9 @@ class Store:
             rows = self._assemble(table)
             # what is buffered may be all there is of a table, each row once
             whole = compacting and table != "differences"
-            whole = whole and not file.table_files(self.path, table)
+            whole = whole and not files.table_files(self.path, table)
             if len(rows):
-                flat = file.table_files(self.path, table)
+                flat = files.table_files(self.path, table)
                 last = flat[-1].name.split(".")[1] if flat else ""
                 # a clock may have been put back: later rows are in parts of larger numbers
                 number = max(time.time_ns(), int(last) + 1 if last.isdigit() else 0)
@@ -144,13 +144,13 @@ class Store:
                 # a file says of which runs its rows are; where they name none, of all runs
                 named = "run_id" in rows.column_names
                 used = rows.column("run_id").unique().to_pylist() if named else None
-                file.write_file(path, table, rows, whole, origin.metadata(used))
+                files.write_file(path, table, rows, whole, origin.metadata(used))
                 wrote = True
             del self._chunks[table]
         self._rows = 0
         if wrote:
             guide(self.path)
-            file.list_tables(self.path)
+            files.list_tables(self.path)
 
     def _assemble(self, table: str) -> pa.Table:
         chunks = self._chunks[table]
@@ -168,7 +168,7 @@ class Store:
         if table == "differences":
             return rows
         batches = np.repeat(np.arange(len(chunks)), [len(chunk) for chunk in chunks])
-        return parquet.newest(table, rows, batches)
+        return stored.newest(table, rows, batches)
 
     def compact(self) -> None:
         """Merges the parts of every table, without the rows that no longer count.
@@ -183,7 +183,7 @@ class Store:
         """Keys of every row of a table, stored or buffered: tuples of ``schema.key_columns``."""
         names = schema.key_columns(table)
         with self._lock:
-            pieces = [parquet.read_table(self.path, table, names)]
+            pieces = [stored.read_table(self.path, table, names)]
             if table in self._chunks:
                 pieces.append(self._assemble(table).select(names))
         columns = [[piece.column(name).to_pylist() for name in names] for piece in pieces]
@@ -261,7 +261,7 @@ LAST = ("comparisons", "failures")
 TRIAL = ".writable.tmp"
 
 
-_IN_ORDER = sorted(schema.TABLES, key=lambda name: (name in LAST, name not in parquet.IDENTIFIED))
+_IN_ORDER = sorted(schema.TABLES, key=lambda name: (name in LAST, name not in stored.IDENTIFIED))
 
 
 def require_usable(folder: Path) -> None:
@@ -272,9 +272,9 @@ def require_usable(folder: Path) -> None:
         trial.write_bytes(b"x")
         trial.unlink(missing_ok=True)
     except OSError as error:
-        raise file.unwritable(folder, error) from error
+        raise files.unwritable(folder, error) from error
     # what a lost row named would be taken for done, and never measured again
-    parquet.steady(partial(parquet.require_whole, [folder]), folder)
+    stored.steady(partial(stored.require_whole, [folder]), folder)
 
 
 @contextmanager
@@ -301,13 +301,13 @@ def compact(folder: Path) -> None:
     _sweep_up(folder)
 
     def folded(table: str) -> bool:
-        files = file.table_files(folder, table)
-        return not files or (len(files) == 1 and file.is_compacted(files[0]))
+        paths = files.table_files(folder, table)
+        return not paths or (len(paths) == 1 and files.is_compacted(paths[0]))
 
     loose = [table for table in _IN_ORDER if not all(map(folded, _deciding(table)))]
     known = Origin([folder] if loose else [], folder.name)
     for table in loose:
-        parquet.steady(partial(_fold, [folder], table, known), folder)
+        stored.steady(partial(_fold, [folder], table, known), folder)
 
 
 @typed
@@ -327,9 +327,9 @@ def merge(
     folders = [folders] if isinstance(folders, str | Path) else list(folders)
     for folder in folders:
         require_types({"folders": "str | Path"}, {"folders": folder})
-        if not file.machine_folders(Path(folder)):
+        if not files.machine_folders(Path(folder)):
             raise StoreError(f"path={folder}: there are no stored results; run `probe sweep` first")
-    for source in (place for folder in folders for place in file.machine_folders(Path(folder))):
+    for source in (place for folder in folders for place in files.machine_folders(Path(folder))):
         if (root / source.name).resolve() == source:
             why = "this is one of the merged folders; choose a different folder"
             raise StoreError(f"out={root}: {why}")
@@ -337,7 +337,7 @@ def merge(
     done = 0
     for name, sources in machines.items():
         target = root / name
-        parquet.steady(partial(parquet.require_whole, sources), sources[0])
+        stored.steady(partial(stored.require_whole, sources), sources[0])
         require_usable(target)
         with exclusive(target):
             _sweep_up(target)
@@ -346,10 +346,10 @@ def merge(
                 if progress:
                     progress(done, len(machines) * len(_IN_ORDER), f"{name}: {table}")
                 # other stores' processes may be compacting theirs
-                parquet.steady(partial(_fold, [target, *sources], table, origin), target)
+                stored.steady(partial(_fold, [target, *sources], table, origin), target)
                 done += 1
             guide(target)
-            file.list_tables(target)
+            files.list_tables(target)
     return [root / name for name in machines]
 
 
@@ -369,15 +369,15 @@ def _sweep_up(folder: Path) -> None:
 def _fold(sources: Sequence[Path], table: str, origin: Origin) -> None:
     """Writes a table of the sources into the first one, and removes its parts."""
     out = sources[0]
-    old, whole = file.table_files(out, table), out / f"{table}.parquet"
-    stored = parquet.Stored(sources)
-    if stored.files(table):
+    old, whole = files.table_files(out, table), out / f"{table}.parquet"
+    rows_there = Stored(sources)
+    if rows_there.files(table):
         used: set[Any] | None = None
         if "run_id" in schema.column_names(table):
-            runs = stored.query(f"SELECT DISTINCT run_id FROM ({stored.every(table)})")
+            runs = rows_there.query(f"SELECT DISTINCT run_id FROM ({rows_there.every(table)})")
             used = {run for rows in runs for run in rows["run_id"].to_pylist()}
-        with file.Writer(whole, table, True, out, origin.metadata(used)) as writer:
-            for rows in stored.rows(table):
+        with files.Writer(whole, table, True, out, origin.metadata(used)) as writer:
+            for rows in rows_there.rows(table):
                 writer.write(rows)
     for path in old:
         if path != whole:
@@ -413,7 +413,7 @@ class Origin:
     ) -> None:
         self.machine = machine
         self._runs: dict[str, dict[str, Any]] = {}
-        for path in (path for folder in folders for path in file.table_files(folder, "runs")):
+        for path in (path for folder in folders for path in files.table_files(folder, "runs")):
             with suppress(OSError, pa.ArrowException, ValueError):
                 for row in pq.read_table(path, partitioning=None).to_pylist():
                     self._runs[row["run_id"]] = row

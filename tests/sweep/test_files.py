@@ -15,10 +15,11 @@ import probe
 from probe import Case
 from probe.case import schema
 from probe.case.errors import StoreError
-from probe.sweep.store import Store, file, load, merge
-from probe.sweep.store.folder import compact
+from probe.sweep import files
+from probe.sweep.store import Store, compact, merge
+from probe.sweep.stored import load
 from probe.ui.cli import shell
-from tests.sweep.store.test_parquet import (
+from tests.sweep.test_stored import (
     TARGETS,
     check_random,
     comparison,
@@ -36,17 +37,17 @@ def filled(folder, count=60):
 def test_every_flipped_bit_is_noticed_or_harmless(tmp_path):
     path = filled(tmp_path / "m", 8)
     good, before = path.read_bytes(), load(tmp_path).arrow("comparisons")
-    marker = good.index(file.SEAL)
+    marker = good.index(files.SEAL)
     for bit in range(0, 8 * len(good), 211):
         content = bytearray(good)
         content[bit // 8] ^= 1 << (bit % 8)
         path.write_bytes(content)
         os.utime(path, ns=(bit, bit))
-        if marker <= bit // 8 < marker + len(file.SEAL):  # it reads as a file without a seal
+        if marker <= bit // 8 < marker + len(files.SEAL):  # it reads as a file without a seal
             assert load(tmp_path).arrow("comparisons").equals(before)
             continue
         with pytest.raises(StoreError, match=r"file=comparisons.parquet: damaged"):
-            file.verify_file(path)
+            files.verify_file(path)
 
 
 def flipped(path):
@@ -63,7 +64,7 @@ def damaged_store(root):
         store.append("comparisons", comparison(target, kept=1))
         store.flush()
     filled(root / "machine-b", 5)
-    part = file.table_files(root / "machine-a", "comparisons")[1]
+    part = files.table_files(root / "machine-a", "comparisons")[1]
     flipped(part)
     return part
 
@@ -122,7 +123,7 @@ def test_differences_that_were_deleted_are_noticed(swept, capsys, parts):
     if parts:  # as after a kill: one of them is lost
         for place, part in enumerate((rows[:5], rows[5:])):
             path = folder / f"differences.{place}.parquet"
-            file.write_file(path, "differences", part.drop_columns("machine"))
+            files.write_file(path, "differences", part.drop_columns("machine"))
     (folder / "differences.parquet").unlink()
     if parts:
         assert len(load(root).differences) == len(rows)
@@ -140,7 +141,7 @@ def test_tables_that_no_row_names_can_not_be_deleted_unnoticed(tmp_path, table):
     store.append("comparisons", comparison(TARGETS[0], kept=1))
     for name in {"causes", "reveals", "failures"} & {table}:
         no_row = schema.arrow_schema(name).empty_table()
-        file.write_file(store.path / f"{name}.parquet", name, no_row)
+        files.write_file(store.path / f"{name}.parquet", name, no_row)
     store.flush()
     store.compact()
     readers = {
@@ -148,10 +149,10 @@ def test_tables_that_no_row_names_can_not_be_deleted_unnoticed(tmp_path, table):
         "go on": lambda: Store(tmp_path / "machine").append("runs", {}),
         "merge": lambda: merge([tmp_path], tmp_path.parent / f"merged-{table}"),
     }
-    for path in file.table_files(tmp_path / "machine", table):
+    for path in files.table_files(tmp_path / "machine", table):
         path.unlink()
     if table == "comparisons":
-        for path in file.table_files(tmp_path / "machine", "differences"):
+        for path in files.table_files(tmp_path / "machine", "differences"):
             path.unlink()
     for reader in readers.values():
         with pytest.raises(StoreError, match=f"its {table} aren't there"):
@@ -199,7 +200,7 @@ def crashing(monkeypatch, at):
     for name in ("replace", "fsync", "unlink"):
         monkeypatch.setattr(os, name, wrapped(getattr(os, name)))
     monkeypatch.setattr(Path, "unlink", wrapped(Path.unlink))
-    monkeypatch.setattr(file.Writer, "discard", left)
+    monkeypatch.setattr(files.Writer, "discard", left)
     return calls
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probe.case import layout
-from probe.targets.worker import child, compare
+from probe.targets import child, compare
 
 
 class Addressed:

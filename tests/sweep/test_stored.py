@@ -1,7 +1,8 @@
-"""The rows that count: merged, read by other tools in one line, recalled."""
+"""The rows that count: merged, recalled, read by other tools in one line, and as exact frames."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from probe.case import schema
-from probe.sweep.store import Store, file, load, merge, parquet
+from probe.case.errors import InputError, StoreError
+from probe.sweep import files, stored
+from probe.sweep.store import Store, merge
+from probe.sweep.stored import load
 
 TARGETS = (
     "tensorflow,onednn=0,isa=avx2",
@@ -83,7 +87,7 @@ def said(path):
     return {name: told[key].decode() for name, key in keys.items() if key in told}
 
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 COMMITTED = [ROOT / "results" / path.stem for path in sorted((ROOT / "experiments").glob("*.py"))]
 
 
@@ -134,7 +138,7 @@ def check_random(folder, counts, causes):
 
 @pytest.mark.slow
 def test_rows_that_count_are_found_a_share_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(file, "ROW_GROUP", 9)
+    monkeypatch.setattr(files, "ROW_GROUP", 9)
     store, counts, causes = random_store(tmp_path / "root" / "m", 1)
     check_random(tmp_path / "root", counts, causes)
     merge([tmp_path / "root"], tmp_path / "out")
@@ -164,4 +168,70 @@ def test_what_is_done_is_recalled(tmp_path):
     assert [row["at"] for row in rows] == list(values) == sorted(done)
     done, rows = found.case("c", [6, 20])  # in part
     assert done == {6} and [row["compared"] for row in rows] == [8]
-    assert parquet.Recalled(folder, ("other", *GROUP[1:]), False).rows == 0
+    assert stored.Recalled(folder, ("other", *GROUP[1:]), False).rows == 0
+
+
+def test_integers_stay_exact_beside_nulls(folder):
+    far = 2**62 + 1
+    with Store(folder) as store:
+        ulps = np.array([far, schema.NULL_INT, -far])
+        store.extend(
+            "differences",
+            {**differences(TARGETS[0], [0, 1, 2]), "ulp": ulps, "bits_against": 2**63},
+        )
+        store.append("comparisons", comparison(TARGETS[0], kept=3))
+    frame = load(folder).differences
+    assert frame["ulp"].isna().tolist() == [False, True, False]
+    assert frame["ulp"][0] == far and frame["ulp"][2] == -far
+    assert frame["bits_against"].tolist() == [2**63] * 3
+
+
+def rewrite(path, change, **metadata):
+    rows = pq.read_table(path)
+    text = {key.decode(): value.decode() for key, value in rows.schema.metadata.items()}
+    pq.write_table(change(rows).replace_schema_metadata({**text, **metadata}), path)
+
+
+def test_a_newer_format_is_refused_by_name_and_version(folder):
+    with Store(folder) as store:
+        store.append("comparisons", comparison(TARGETS[0]))
+    rewrite(folder / "comparisons.parquet", lambda rows: rows, **{"probe.schema_version": "99"})
+    for reader in (load, Store):
+        with pytest.raises(StoreError, match=r"schema_version=99: comparisons.parquet.*update"):
+            reader(folder)
+
+
+def test_a_folder_that_is_no_store_is_told(tmp_path):
+    with pytest.raises(StoreError, match="path=.*there is no such folder"):
+        load(tmp_path / "absent")
+    with pytest.raises(StoreError, match="path=.*there are no stored results"):
+        load(tmp_path)
+
+
+def test_machines_merge_by_copying_folders(folder):
+    order = {"order_id": "o", "tree": "(0+1)", "leaves": 2, "depth": 1, "children_max": 2}
+    with Store(folder) as store:
+        store.append("comparisons", comparison(TARGETS[0]))
+        store.append("orders", order)
+    shutil.copytree(folder, folder.parent / "machine-b")
+    results = load(folder.parent)
+    assert results.machines == ["machine-a", "machine-b"]
+    assert results.comparisons["machine"].tolist() == ["machine-a", "machine-b"]
+    assert len(results.orders) == 1 and "machine" not in results.orders
+    assert load(folder, folder.parent).machines == ["machine-a", "machine-b"]
+
+
+def test_a_query_sees_all_machines_and_a_wrong_one_is_one_line(tmp_path):
+    for machine, far in (("one", 3), ("two", 5)):
+        with Store(tmp_path / machine) as store:
+            store.append("comparisons", comparison(TARGETS[0], max_ulp=far))
+    results = load(tmp_path / "one", tmp_path / "two")
+    found = results.query("SELECT machine, sum(max_ulp) AS s FROM comparisons GROUP BY ALL")
+    assert sorted(zip(found["machine"], found["s"], strict=True)) == [("one", 3), ("two", 5)]
+    for sql, todo in (
+        ("SELECT nonsense FROM comparisons", "change it"),
+        ("SELECT 1 FROM nonsense", "use one of runs, cases"),
+    ):
+        with pytest.raises(InputError, match=todo) as wrong:
+            results.query(sql)
+        assert "\n" not in str(wrong.value)

@@ -11,13 +11,11 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from probe.targets import backends
+from probe.targets import backends, child
 from probe.targets.backends.contract import Unsupported
 from probe.targets.backends.reference import Reference
-from probe.targets.worker import child as worker
-from probe.targets.worker import protocol
 
 FAULTS = json.loads(sys.argv[1])
 LOG = sys.argv[2]
@@ -34,8 +32,8 @@ def throw(error):
 
 def lie(change):
     """From now on what is sent is something else: ``change(header, arrays)``."""
-    plain = protocol.send
-    protocol.send = lambda sink, header, arrays=None: plain(sink, *change(header, arrays or {}))
+    plain = child.send
+    child.send = lambda sink, header, arrays=None: plain(sink, *change(header, arrays or {}))
 
 
 def lies(header, arrays):
@@ -81,7 +79,7 @@ def misbehave(fault):
         "unnamed": lambda: lie(lambda header, arrays: ({"done": True}, {})),
         "exhaust": exhaust,
         "import": lambda: throw(ImportError("libcudart.so.13: no such file")),
-        "garbage": lambda: setattr(protocol, "MAGIC", b"GARBAGE!"),
+        "garbage": lambda: setattr(child, "MAGIC", b"GARBAGE!"),
         "error": lambda: [][1],
         "memory": lambda: throw(MemoryError("no room")),
         "unsupported": lambda: throw(Unsupported("not this one")),
@@ -115,4 +113,4 @@ class Faulty(Reference):
 if __name__ == "__main__":
     note(f"pid {os.getpid()}")
     backends.loaded = lambda *place: Faulty
-    worker.main()
+    child.main()

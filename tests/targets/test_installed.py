@@ -15,9 +15,8 @@ from probe.case.case import Case
 from probe.case.errors import TargetError
 from probe.explain.comparison import Comparison, OutputPairs
 from probe.explain.runs import ComparedShapes, run_and_reveal, run_case
-from probe.targets import installation, target
+from probe.targets import environments, installation, target
 from probe.targets.launch import Session
-from probe.targets.runtimes import environments, packages
 from probe.targets.target import Target
 
 pytestmark = pytest.mark.slow
@@ -56,8 +55,8 @@ def bits(side):
 @pytest.mark.golden
 def test_the_report_comes_out_of_tensorflow_1_2_1_bit_for_bit():
     """As published in 2017; the order changes for outputs 1 and 2, and the replay proves it."""
-    if packages.find_python("3.6") is None:
-        pytest.skip(packages.python_missing("3.6"))
+    if installation.find_python("3.6") is None:
+        pytest.skip(installation.python_missing("3.6"))
     with Session(provided("tensorflow==1.2.1", 0.5)) as session:
         left, right = (run_and_reveal(session, REPORT.with_(length=length)) for length in (7, 8))
     assert bits(left) == ["42737AFD", "4291F5D0", "42AA2E22"]

@@ -1,1 +1,0 @@
-"""Rows on disk: atomic, merged by key, and read after damage."""

@@ -1,1 +1,0 @@
-"""Old releases and emulated processors: what is found, installed and said."""

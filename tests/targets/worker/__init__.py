@@ -1,1 +1,0 @@
-"""The child process: its answers, and the frames to and fro."""
