@@ -165,16 +165,13 @@ def limits() -> dict[str, float]:
 
 def over(found: dict[str, float], allowed: dict[str, float]) -> list[str]:
     """A line for each number that is not within its limit."""
-    beyond_limits = []
+    lines_over = []
     for name, value in found.items():
         way = "more" if name in AT_LEAST else "less"
-        beyond = value < allowed[name] if way == "more" else value > allowed[name]
-        if beyond:
-            beyond_limits.append(
-                f"{name}={value}: the limit is {allowed[name]}; make it {way}, "
-                f"or change .ci/budget.toml in this commit and say why above the number"
-            )
-    return beyond_limits
+        if value < allowed[name] if way == "more" else value > allowed[name]:
+            todo = f"make it {way}, or change .ci/budget.toml in this commit and say why"
+            lines_over.append(f"{name}={value}: the limit is {allowed[name]}; {todo}")
+    return lines_over
 
 
 if __name__ == "__main__":

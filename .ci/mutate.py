@@ -29,6 +29,7 @@ import tempfile
 import time
 import tokenize
 from collections.abc import Iterator
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -92,7 +93,7 @@ class Mutation(NamedTuple):
 
 
 def mutations(path: str, source: str) -> Iterator[Mutation]:
-    """Yields every change of one operator, number or truth value of a file."""
+    """Every change of one operator, number or truth value of a file."""
     tree = ast.parse(source)
     starts = [0]
     for line in source.encode().splitlines(keepends=True):
@@ -118,7 +119,7 @@ def mutations(path: str, source: str) -> Iterator[Mutation]:
 
 
 def _computing(node: ast.AST) -> Iterator[ast.expr]:
-    """Yields the expressions that compute something, outermost first."""
+    """The expressions that compute something, outermost first."""
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "type_params"):
             continue
@@ -133,7 +134,7 @@ def _computing(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _says(node: ast.AST) -> bool:
-    """Returns whether a part of the code puts words together, or only checks lengths."""
+    """Whether a part of the code puts words together, or only checks lengths."""
     if isinstance(node, ast.keyword):
         return node.arg == "strict"
     if isinstance(node, ast.Call):  # an error, and ", ".join(...)
@@ -151,7 +152,7 @@ def _says(node: ast.AST) -> bool:
 
 
 def _changed(node: ast.AST) -> Iterator[str]:
-    """Yields the texts of what may stand instead of an expression."""
+    """The texts of what may stand instead of an expression."""
     if isinstance(node, ast.Constant):
         if isinstance(node.value, bool):
             yield str(not node.value)
@@ -160,24 +161,18 @@ def _changed(node: ast.AST) -> Iterator[str]:
         elif isinstance(node.value, float):
             yield repr(node.value * 2 if node.value else 1.0)
     elif isinstance(node, ast.BinOp | ast.BoolOp):
-        yield ast.unparse(_with(node, op=OPERATORS.get(type(node.op))))
+        swapped = copy(node)  # an operator without a counterpart stays
+        swapped.op = OPERATORS.get(type(node.op), type(node.op))()
+        yield ast.unparse(swapped)
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
-        yield ast.unparse(_with(node, ops=[OPERATORS[type(node.ops[0])]()]))
+        swapped = ast.Compare(node.left, [OPERATORS[type(node.ops[0])]()], node.comparators)
+        yield ast.unparse(swapped)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub | ast.Invert):
         yield ast.unparse(node.operand)
 
 
-def _with(node: ast.AST, **fields: object) -> ast.AST:
-    """Returns the node with other fields; an operator without a counterpart stays."""
-    made = {name: getattr(node, name) for name in node._fields}
-    for name, value in fields.items():
-        if value is not None:
-            made[name] = value() if isinstance(value, type) else value
-    return type(node)(**made)
-
-
 def _of_texts(node: ast.AST) -> bool:
-    """Returns whether texts are put together, or types: ``"a" + name``, ``int | None``."""
+    """Whether texts are put together, or types: ``"a" + name``, ``int | None``."""
     if isinstance(node, ast.BinOp):
         return _of_texts(node.left) or _of_texts(node.right)
     if isinstance(node, ast.Constant):
@@ -186,7 +181,7 @@ def _of_texts(node: ast.AST) -> bool:
 
 
 def near(path: str, texts: dict[str, str]) -> list[str]:
-    """Returns the test files that are to notice a change in a module, the closest first.
+    """The test files that are to notice a change in a module, the closest first.
 
     ``texts``: of every test file. That of the module's name, those that import it, and those that
     import something of its room and take no library; if there are none, all of the room's folders.
@@ -229,13 +224,8 @@ class Copy:
             elif not each.name.startswith((".git", "build")):
                 (folder / each.name).symlink_to(each)
 
-    def texts(self) -> dict[str, str]:
-        """Returns every test file's text."""
-        found = sorted((self.folder / "tests").rglob("test_*.py"))
-        return {str(one.relative_to(self.folder)): one.read_text("utf-8") for one in found}
-
     def noticed(self, mutation: Mutation, tests: list[str]) -> str:
-        """Returns the first test that fails with a change and not without; empty if none does."""
+        """The first test that fails with a change and not without; empty if none does."""
         path = self.folder / mutation.path
         plain = path.read_text("utf-8")
         while True:
@@ -250,7 +240,7 @@ class Copy:
                 return failed
 
     def _first_failure(self, tests: list[str]) -> str:
-        """Returns the test that fails first, or what else went wrong; empty where all pass."""
+        """The test that fails first, or what else went wrong; empty where all pass."""
         command = [sys.executable, "-m", "pytest", "-v", "-x", "-p", "no:cacheprovider"]
         command += ["-p", "no:xdist", "-m", "not slow", "--tb=no", *tests]
         command += [f"--deselect={name}" for name, fails in self.failing.items() if fails]
@@ -285,7 +275,7 @@ class Copy:
 
 
 def drawn(only: list[str], count: int, seed: int) -> list[Mutation]:
-    """Returns ``count`` changes of the modules, each file's by its size."""
+    """Draws ``count`` changes of the modules, each file's by its size."""
     files = [
         path
         for name in only or MODULES
@@ -303,17 +293,16 @@ def run(changes: list[Mutation]) -> list[Mutation]:
     """Runs the tests of every change, prints what came of it, and returns what was missed."""
     missed = []
     with tempfile.TemporaryDirectory() as folder:
-        copy = Copy(Path(folder))
-        texts = copy.texts()
+        checkout = Copy(Path(folder))
+        tests = sorted((ROOT / "tests").rglob("test_*.py"))
+        texts = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in tests}
         for change in changes:
-            why = copy.noticed(change, near(change.path, texts))
-            print(
-                f"{'caught' if why else 'MISSED'} {change}" + f"  [{why}]" * bool(why), flush=True
-            )
+            why = checkout.noticed(change, near(change.path, texts))
+            print(f"caught {change}  [{why}]" if why else f"MISSED {change}", flush=True)
             missed += [] if why else [change]
     caught = len(changes) - len(missed)
     print(f"{caught} of {len(changes)} caught ({caught / max(1, len(changes)):.0%})")
-    for test, fails in copy.failing.items():
+    for test, fails in checkout.failing.items():
         if fails:
             print(f"{test} fails without a change, and was not asked")
     return missed

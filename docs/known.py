@@ -35,7 +35,7 @@ PAGE = Path(__file__).with_suffix(".md")
 LEFT_OUT = ("keras", "reference")  # Keras calls another library, and reference is NumPy
 HEAD = """# What is known: operations and libraries
 
-With this page you see what `probe` can say of an operation in a library.
+See what `probe` can say of an operation in a library.
 `python docs/known.py` asks them.
 
 | letter | what the program did for it |

@@ -12,20 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lib import frame
+from lib.answering import Answer, Answering
 from lib.frame import REPORT
-from probe import Case, Store, Target
+from probe import Case
 from probe.case.errors import TargetError
 from probe.explain.runs import run_case
 from probe.sizes.orders import sweep_by_order
-from probe.sweep import stored
-from probe.sweep.campaign import Campaign, CampaignPart, Row, case_row
+from probe.sweep.campaign import CampaignPart, Row, case_row
 from probe.sweep.plan import output_columns
-
-NAME = "accumulation_orders"
 
 
 class Study(NamedTuple):
@@ -92,56 +89,39 @@ GRID = [
 ]
 GRID_LENGTHS = (5, 6, 8, 9, 13, 16, 21, 33, 53, 64)
 
-QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
-
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures and stores; whether Ctrl-C ended it."""
+def main(experiment: frame.Experiment) -> None:
+    quick = experiment.quick
     parts = [(GRID[:1] if quick else GRID, GRID_LENGTHS, "length")]
-    options: dict[str, Any] = {"control": "differing", "keep": 16}
-    if frame.swept(store, NAME, parts, QUICK if quick else ORDINARY, **options):
-        return True
-    if frame.explained(store, NAME):
-        return True
-    studies = [STUDIES[0]._replace(targets=QUICK)] if quick else STUDIES
-    asked = [
-        (Target.parse(text), [study for study in studies if text in study.targets])
-        for text in dict.fromkeys(text for study in studies for text in study.targets)
-    ]
-    with Store.here(store) as kept, frame.bar(NAME) as tell:
-        return Studying(kept, NAME, tell).run(asked).interrupted
+    experiment.sweep(parts, frame.QUICK if quick else ORDINARY, control="differing", keep=16)
+    experiment.explain()
+    studies = [STUDIES[0]._replace(targets=frame.QUICK)] if quick else STUDIES
+    experiment.ask(Studying, [(text, study) for study in studies for text in study.targets])
 
 
-class Studying(Campaign[Study]):
-    """Reveals each study's case at all its lengths; a study that is stored is not asked again."""
+class Studying(Answering[Study]):
+    """Reveals each study's case at all its lengths."""
 
-    def place(self, question: Study) -> Row:
-        """Returns where a study failed."""
+    table, key = "reveals", ("case_id", "vary")
+
+    def columns(self, question: Study) -> Row:
         return {"case_id": question.case.id, "vary": "length"}
 
-    def ask(self, part: CampaignPart[Study], question: Study) -> None:
-        """Reveals one study. TargetError: it is no sum, or the target is lost again and again."""
-        case, text = question.case, part.target.text
-        place = {"run_id": part.run_id, "target": text, **self.place(question)}
-        if not self.stored("reveals", place):
-            self.keep("cases", case_row(case))
-            found = sweep_by_order(part.session, case, question.lengths)
-            for table, rows in found.rows(part.run_id).items():
-                self.keep(table, rows)
-            for at in question.lengths if question.whole else ():
-                y = run_case(part.session, case.with_(length=at)).operands.y
-                y = y.reshape(case.output_shape(length=at))
-                self.keep_columns("outputs", output_columns(place, at, y, case.dtype))
-            if refused := [one.refusal for one in found.every if one.refusal]:
-                raise TargetError(text, "error", f"{refused[0]}: no order to draw")
+    place = columns
 
-    def stored(self, table: str, place: Row) -> list[Row]:
-        """Returns the stored rows of a table at a place."""
-        assert self.store is not None
-        self.store.flush()
-        rows = stored.read_table(self.store.path, table).to_pylist()
-        return [row for row in rows if all(row[name] == value for name, value in place.items())]
+    def answer(self, part: CampaignPart[Study], question: Study) -> Answer:
+        case, text = question.case, part.target.text
+        swept = sweep_by_order(part.session, case, question.lengths)
+        names = {"run_id": part.run_id, "target": text, **self.columns(question)}
+        for at in question.lengths if question.whole else ():
+            y = run_case(part.session, case.with_(length=at)).operands.y
+            y = y.reshape(case.output_shape(length=at))
+            self.keep_columns("outputs", output_columns(names, at, y, case.dtype))
+        if refused := [one.refusal for one in swept.every if one.refusal]:
+            why = TargetError(text, "error", f"{refused[0]}: no order to draw")
+            part.fail(why, self.place(question))
+        return {"cases": case_row(case)} | swept.rows(part.run_id)
 
 
 if __name__ == "__main__":

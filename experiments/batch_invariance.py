@@ -11,52 +11,29 @@ Change what you like below and run it again: what is stored already is not repea
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from lib import frame
 from probe import Case
-
-NAME = "batch_invariance"
 
 BATCHES = (1, 2, 3, 4, 8, 16, 32)
 """Each is compared with the last one."""
 
 REPORTS = {
-    "pytorch #134908": Case(
-        op="conv2d", kernel=3, in_channels=4, filters=3, height=8, length=6, operands="cancel"
-    ),
-    "pytorch #81694": Case(
-        op="conv1d", kernel=5, in_channels=256, filters=8, length=10, padding=2, operands="cancel"
-    ),
-    "pytorch #91612": Case(
-        op="conv1d", kernel=3, in_channels=256, filters=8, length=25, operands="cancel"
-    ),
+    "pytorch #134908": Case("conv2d", 3, 4, 3, 6, height=8, operands="cancel"),
+    "pytorch #81694": Case("conv1d", 5, 256, 8, 10, padding=2, operands="cancel"),
+    "pytorch #91612": Case("conv1d", 3, 256, 8, 25, operands="cancel"),
 }
 """Convolutions that were reported, with 8 filters where the reports have 256 and 1024."""
 
 SHAPES = [
-    Case(
-        op="conv1d",
-        kernel=kernel,
-        in_channels=channels,
-        filters=filters,
-        length=length,
-        operands="cancel",
-    )
-    for kernel, channels, filters, length in (
-        (5, 1, 1, 31),
-        (5, 16, 1, 31),
-        (3, 16, 8, 31),
-        (5, 64, 8, 31),
-        (1, 64, 8, 16),
-        (3, 64, 8, 3),
+    Case("conv1d", *shape, operands="cancel")
+    for shape in (
+        *((5, 1, 1, 31), (5, 16, 1, 31), (3, 16, 8, 31), (5, 64, 8, 31)),
+        *((1, 64, 8, 16), (3, 64, 8, 3)),
     )
 ]
-"""One-dimensional ones: from one product a window up, and an input as long as the kernel."""
+"""Kernel, channels, filters, length: from one product a window up, and an input of one window."""
 
-DEPTHWISE = Case(
-    op="depthwise_conv2d", kernel=3, in_channels=8, height=8, length=8, operands="cancel"
-)
+DEPTHWISE = Case("depthwise_conv2d", 3, 8, height=8, length=8, operands="cancel")
 
 PRODUCTS = [
     Case(op="matmul", in_channels=channels, filters=filters, operands="cancel")
@@ -64,23 +41,17 @@ PRODUCTS = [
 ]
 """pytorch #51276 and #124025, tensorflow #8670: one row against many in a matrix product."""
 
-KEEP = 2
-"""Differing outputs stored of each comparison; how many there are is counted without limit."""
-
-QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
-
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures, explains, stores and prints; whether Ctrl-C ended it."""
+def main(experiment: frame.Experiment) -> None:
+    quick = experiment.quick
     shapes = [*REPORTS.values(), *SHAPES, DEPTHWISE]
     parts = [
         (shapes[:1] if quick else shapes, BATCHES, "batch"),
         (PRODUCTS[: 1 if quick else 4], BATCHES, "length"),
     ]
-    targets = QUICK if quick else frame.LIBRARIES
-    ended = frame.swept(store, NAME, parts, targets, keep=KEEP)
-    return ended or frame.explained(store, NAME)
+    experiment.sweep(parts, frame.QUICK if quick else frame.LIBRARIES, keep=frame.FEW)
+    experiment.explain()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,13 +23,11 @@ import numpy as np
 from lib import frame
 from lib.threads import THREADS, Thread
 from probe.case import floats
-from probe.explain.enclosure import WITHIN, Enclosure, RoundingVerdict, of_sums
+from probe.explain.enclosure import WITHIN, RoundingVerdict, of_sums
 from probe.order.replay import replay
 from probe.order.summation import Rounding as Rounded
 from probe.order.summation import Summation
 from probe.order.tree import Tree
-
-NAME = "bug_or_rounding"
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 SUMMANDS = (5, 40, 320, 2560, 20_480)
@@ -39,18 +36,16 @@ OUTPUTS = 256
 
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures and stores; whether Ctrl-C ended it."""
+def main(experiment: frame.Experiment) -> None:
     # threads are of libraries that are no targets, too
-    where = lambda key: "reference"  # noqa: E731
-    return frame.answered(store, NAME, "verdicts", questions(quick), where)
+    experiment.answer("verdicts", questions(experiment.quick), lambda key: "reference")
 
 
 Key = tuple[str, str, str, str, int]
 
 
 def questions(quick: bool) -> Iterator[tuple[Key, Callable[[], dict[str, Any]]]]:
-    """Yields what is asked, by the columns that name it, and what answers it."""
+    """What is asked, by the columns that name it, and what answers it."""
     for dtype in DTYPES[:1] if quick else DTYPES:
         for count in SUMMANDS[:2] if quick else SUMMANDS:
             for bug in BUGS:
@@ -68,20 +63,16 @@ def questions(quick: bool) -> Iterator[tuple[Key, Callable[[], dict[str, Any]]]]
 
 
 def drawn(dtype: str, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns operands (count, outputs) in containers."""
+    """Operands (count, outputs) in containers."""
     rng = np.random.default_rng((seed, count))
     x, w = rng.normal(size=(2, count, OUTPUTS))
     return floats.round_to(x, dtype), floats.round_to(w / np.sqrt(count), dtype)
 
 
 def summed(x: np.ndarray, w: np.ndarray, dtype: str, before: Any = 0.0) -> np.ndarray:
-    """Returns sums of products, correct but for one rounding (container)."""
+    """Sums of products, correct but for one rounding (container)."""
     terms = floats.widen(x, dtype) * floats.widen(w, dtype)
     return floats.round_to(terms.sum(axis=0) + before, dtype)
-
-
-def left_out(x: np.ndarray, w: np.ndarray, dtype: str) -> np.ndarray:
-    return summed(x[1:], w[1:], dtype)
 
 
 def twice(x: np.ndarray, w: np.ndarray, dtype: str) -> np.ndarray:
@@ -94,44 +85,34 @@ def not_cleared(x: np.ndarray, w: np.ndarray, dtype: str) -> np.ndarray:
     return summed(x, w, dtype, np.roll(before.sum(axis=0), 1))
 
 
-def off_by_one(x: np.ndarray, w: np.ndarray, dtype: str) -> np.ndarray:
-    return summed(np.roll(x, 1, axis=0), w, dtype)
-
-
 BUGS: dict[str, Callable[..., np.ndarray] | None] = {
-    "a product left out": left_out,
+    "a product left out": lambda x, w, dtype: summed(x[1:], w[1:], dtype),
     "the last products twice": twice,
     "the sum before not cleared": not_cleared,
-    "a window one place off": off_by_one,
+    "a window one place off": lambda x, w, dtype: summed(np.roll(x, 1, axis=0), w, dtype),
     "8-bit products": None,
 }
 
 
 def planted(bug: str, dtype: str, count: int) -> dict[str, Any]:
-    """Returns the verdicts on a mistake; ``effect``: of those that are within, how many times as
+    """The verdicts on a mistake; ``effect``: of those that are within, how many times as
     large the median one would have to be to be seen."""
     x, w = saturating(count) if bug == "8-bit products" else drawn(dtype, count, 0)
     found, wrong = of_sums(x, w, dtype), BUGS[bug]
     y = saturated(x, w) if wrong is None else wrong(x, w, dtype)
-    changed = ~_same(y, summed(x, w, dtype), dtype)
+    values = floats.widen(y, dtype)
+    changed = values != floats.widen(summed(x, w, dtype), dtype)
     verdict, flush = found.judged(y)
     nothing = np.zeros(changed.sum(), bool)
     right = np.full(changed.sum(), WITHIN)
     told = RoundingVerdict.of(nothing, right, verdict[changed], flush[changed])
-    return counted(told) | {"effect": _effect(found, y, changed & (verdict == WITHIN), dtype)}
-
-
-def _same(one: np.ndarray, two: np.ndarray, dtype: str) -> np.ndarray:
-    return np.asarray(floats.widen(one, dtype) == floats.widen(two, dtype))
-
-
-def _effect(found: Enclosure, y: np.ndarray, some: np.ndarray, dtype: str) -> float | None:
-    far = np.abs(floats.widen(y, dtype) - found.exact)[some]
-    return float(np.median(found.radius[some] / far)) if len(far) else None
+    unseen = changed & (verdict == WITHIN)
+    times = found.radius[unseen] / np.abs(values - found.exact)[unseen]
+    return counted(told) | {"effect": float(np.median(times)) if len(times) else None}
 
 
 def saturating(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns 8-bit integers, as float32, unsigned times signed."""
+    """8-bit integers, as float32, unsigned times signed."""
     rng = np.random.default_rng(count)
     x, w = rng.integers(0, 256, (count, OUTPUTS)), rng.integers(-128, 128, (count, OUTPUTS))
     return x.astype(np.float32), w.astype(np.float32)
@@ -162,11 +143,9 @@ def control(dtype: str, count: int) -> dict[str, Any]:
     return counted(told)
 
 
-KINDS_OF_VERDICT = ("explained", "within", "beyond", "unknown")
-
-
 def counted(told: RoundingVerdict) -> dict[str, Any]:
-    return {"outputs": told.total, **{name: getattr(told, name) for name in KINDS_OF_VERDICT}}
+    kinds = ("explained", "within", "beyond", "unknown")
+    return {"outputs": told.total, **{name: getattr(told, name) for name in kinds}}
 
 
 # public threads

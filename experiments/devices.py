@@ -12,12 +12,10 @@ like below and run it again: what is stored already is not measured or explained
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 
 from lib import frame
 from probe import Case
-
-NAME = "devices"
 
 SHAPES = ((5, 1, 1), (5, 64, 1), (5, 64, 8), (3, 16, 64), (3, 256, 8), (1, 64, 8))
 """Kernel, channels, filters."""
@@ -39,39 +37,29 @@ TARGETS = """
     jax@gpu:0,deterministic=1
 """.split()
 
-KEEP = 2
-"""Differing outputs stored of each comparison; how many there are is counted without limit."""
-
-QUICK = [
-    *("reference", "reference,algorithm=pairwise,length_switch=9"),
-    *("torch@cuda:999", "jax@gpu:999"),
-]
+QUICK = [*frame.QUICK, "torch@cuda:999", "jax@gpu:999"]
 """NumPy alone, and GPUs that no machine has."""
 
 
-def cases(kernel: int, quick: bool) -> list[Case]:
-    """Returns what is computed at one kernel size."""
+def cases(shapes: Sequence[tuple[int, int, int]]) -> list[Case]:
     return [
         Case("conv1d", *shape, dtype=dtype, operands="cancel")
-        for shape in ([(3, 3, 2)] if quick else SHAPES)
+        for shape in shapes
         for dtype in DTYPES
-        if shape[0] == kernel
     ]
 
 
-def plan(quick: bool) -> list[tuple[list[Case], list[int], str]]:
-    """Returns what is swept, a kernel size at a time: cases, values, axis."""
-    if quick:
-        return [(cases(3, quick), [3, 4, 10, 11, 16], "length")]
-    kernels = sorted({kernel for kernel, _, _ in SHAPES})
-    return [(cases(k, quick), sorted({k, k + 1, *LENGTHS}), "length") for k in kernels]
-
-
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures, explains, stores and prints; whether Ctrl-C ended it."""
-    ended = frame.swept(store, NAME, plan(quick), QUICK if quick else TARGETS, keep=KEEP)
-    return ended or frame.explained(store, NAME)
+def main(experiment: frame.Experiment) -> None:
+    parts = [(cases([(3, 3, 2)]), [3, 4, 10, 11, 16], "length")]
+    if not experiment.quick:
+        kernels = sorted({kernel for kernel, _, _ in SHAPES})
+        parts = [
+            (cases([one for one in SHAPES if one[0] == k]), sorted({k, k + 1, *LENGTHS}), "length")
+            for k in kernels
+        ]
+    experiment.sweep(parts, QUICK if experiment.quick else TARGETS, keep=frame.FEW)
+    experiment.explain()
 
 
 if __name__ == "__main__":

@@ -10,12 +10,8 @@ Change what you like below and run it again: what is stored already is not repea
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from lib import frame
 from probe import Case
-
-NAME = "filter_subsets"
 
 FILTERS = (1, 3, 8, 16, 31, 64)
 """Each is compared with the last one."""
@@ -39,18 +35,13 @@ CASES = [
 
 TARGETS = [*frame.LIBRARIES, "tensorflow,xla=1"]
 
-KEEP = 2
-"""Differing outputs stored of each comparison; how many there are is counted without limit."""
-
-QUICK = "reference reference,algorithm=pairwise".split()
-
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures, explains, stores and prints; whether Ctrl-C ended it."""
+def main(experiment: frame.Experiment) -> None:
+    quick = experiment.quick
     parts = [(CASES[:2] if quick else CASES, FILTERS, "filters")]
-    ended = frame.swept(store, NAME, parts, QUICK if quick else TARGETS, keep=KEEP)
-    return ended or frame.explained(store, NAME)
+    experiment.sweep(parts, frame.QUICK if quick else TARGETS, keep=frame.FEW)
+    experiment.explain()
 
 
 if __name__ == "__main__":

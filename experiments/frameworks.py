@@ -12,19 +12,17 @@ you like below and run it again: what is stored already is not measured or expla
 
 from __future__ import annotations
 
-from pathlib import Path
+from itertools import product
 
 from length_sweep import grid
 from lib import frame
+from lib.answering import Answer, Answering, place, revealed
 from lib.frame import patient
-from probe import Case, Store, Target
+from probe import Case, Target
 from probe.explain.runs import run_and_reveal
-from probe.sweep import stored
-from probe.sweep.campaign import Campaign, CampaignPart, case_row
+from probe.sweep.campaign import CampaignPart, Row, case_row
 from probe.sweep.plan import output_columns
 from probe.targets.target import why_unavailable
-
-NAME = "frameworks"
 
 TARGETS = """
     tensorflow
@@ -49,51 +47,33 @@ TOGETHER = [
 ]
 """What all targets compute at the same length, to be compared with each other."""
 
-KEEP = 2
-"""Differing outputs stored of each comparison; how many there are is counted without limit."""
-
-QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
-
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures, explains, stores and prints; whether Ctrl-C ended it."""
-    texts = QUICK if quick else TARGETS
-    parts = [(shapes, lengths, "length") for shapes, lengths in grid(quick)]
-    if frame.swept(store, NAME, parts, texts, keep=KEEP):
-        return True
-    cases = TOGETHER[: 1 if quick else None]
-    asked = [(target, cases) for target in map(Target.parse, texts) if not why_unavailable(target)]
-    with Store.here(store) as kept, frame.bar(f"{NAME}: all targets at one length") as tell:
-        if Together(kept, NAME, tell, patient).run(asked).interrupted:
-            return True
-    return frame.explained(store, NAME)
+def main(experiment: frame.Experiment) -> None:
+    targets = frame.QUICK if experiment.quick else TARGETS
+    experiment.sweep(grid(experiment.quick), targets, keep=frame.FEW)
+    cases = TOGETHER[: 1 if experiment.quick else None]
+    here = [text for text in targets if not why_unavailable(Target.parse(text))]
+    experiment.ask(Together, product(here, cases), opens=patient)
+    experiment.explain()
 
 
-class Together(Campaign[Case]):
-    """Stores all outputs of a case, and how each was added; what is there is not asked again."""
+class Together(Answering[Case]):
+    """All outputs of a case, and how each was added."""
 
-    def begin(self, part: CampaignPart[Case]) -> None:
-        """Reads what the store has."""
-        assert self.store is not None
-        rows = stored.read_table(self.store.path, "outputs").select(["run_id", "case_id"])
-        self.stored = {tuple(row.values()) for row in rows.to_pylist()}
+    table, key = "outputs", ("case_id", "vary", "at")
 
-    def ask(self, part: CampaignPart[Case], question: Case) -> None:
-        """Stores one case."""
-        place = {"run_id": part.run_id, "case_id": question.id}
-        if tuple(place.values()) in self.stored:
-            return
-        place |= {"target": part.target.text, "vary": "length"}
+    def columns(self, question: Case) -> Row:
+        return place(question)
+
+    def answer(self, part: CampaignPart[Case], question: Case) -> Answer:
         side = run_and_reveal(part.session, question)
-        self.keep("cases", case_row(question))
+        names = {"run_id": part.run_id, "target": part.target.text, "case_id": question.id}
         y = side.operands.y.reshape(question.output_shape())
-        columns = output_columns(place, question.length or 0, y, question.dtype)
-        self.keep_columns("outputs", columns)
-        if side.orders is not None:
-            self.keep("reveals", side.orders.rows(place | {"at": question.length}))
-            self.keep("orders", [one.order_row() for one in side.orders.summations])
-            self.keep("roundings", [one.rounding_row() for one in side.orders.summations])
+        values = output_columns(names | {"vary": "length"}, question.length or 0, y, question.dtype)
+        self.keep_columns("outputs", values)
+        orders = {} if side.orders is None else revealed(side.orders)
+        return {"cases": case_row(question)} | orders
 
 
 if __name__ == "__main__":

@@ -20,16 +20,11 @@ other trials, a larger `TRIALS` goes on from here; what is stored already is not
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from lib import frame, planted
-from lib.fuzzing import OPERATIONS, Drawing, tried
-from lib.promises import drawn, promised
+from lib.frame import patient
+from lib.fuzzing import OPERATIONS, Drawing, Fuzzing
+from lib.promises import Promises, drawn
 from lib.referee import LAYOUTS
-from probe import Store
-from probe.sweep.campaign import Tally
-
-NAME = "fuzz"
 
 SEED = 0
 TRIALS = 330
@@ -95,27 +90,21 @@ QUICK_PROMISES = {"numpy": 3}
 
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Tries, stores and prints; whether Ctrl-C ended it."""
-    drawings = QUICK if quick else TARGETS
-    count = 12 if quick else TRIALS
-    trials = {text: one.trials(text, count, SEED) for text, one in drawings.items()}
-    doubles = QUICK_PLANTED if quick else PLANTED
-    promises = QUICK_PROMISES if quick else PROMISES
-    asked = {text: drawn(TARGETS[text], text, n, SEED) for text, n in promises.items()}
-    with Store.here(store) as kept:  # what takes minutes first: Ctrl-C keeps all that is done
-        with frame.bar("promises") as progress:
-            more = promised(asked, kept, NAME, progress, None if quick else 2)
-        answered, done = Tally(interrupted=True), Tally(interrupted=True)
-        if not more.interrupted:
-            with frame.bar("planted doubles") as progress:
-                answered = planted.asked(doubles, SEED, kept, NAME, progress)
-        if not answered.interrupted:
-            with frame.bar("trials") as progress:
-                done = tried(trials, kept, NAME, progress, None if quick else 2)
-    ended = frame.told(answered, "planted doubles")
-    ended |= frame.told(more, "cases asked for classes")
-    return frame.told(done, "trials") or ended
+def main(experiment: frame.Experiment) -> None:
+    drawings, count, workers = (QUICK, 12, None) if experiment.quick else (TARGETS, TRIALS, 2)
+    doubles = QUICK_PLANTED if experiment.quick else PLANTED
+    promises = QUICK_PROMISES if experiment.quick else PROMISES
+    cases = [
+        (text, case)
+        for text, number in promises.items()
+        for case in drawn(TARGETS[text], text, number, SEED)
+    ]
+    # what takes minutes first
+    experiment.ask(Promises, cases, "cases asked for classes", patient, workers, referees={})
+    pairs = [(text, some) for text, n in doubles.items() for some in planted.numbers(n)]
+    experiment.ask(planted.Planting, pairs, "planted doubles", seed=SEED)
+    trials = [(text, one) for text in drawings for one in drawings[text].trials(text, count, SEED)]
+    experiment.ask(Fuzzing, trials, "trials", patient, workers, sides={})
 
 
 if __name__ == "__main__":

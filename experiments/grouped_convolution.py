@@ -11,11 +11,10 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from lib import frame
-from lib.conventions import answered
+from lib.conventions import read_windows
 from probe import Case
 
 ONES: dict[str, Any] = {"operands": "count", "in_channels": 2, "filters": 2}
@@ -33,9 +32,8 @@ QUICK = ["reference"]
 
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures, stores and prints; whether Ctrl-C ended it."""
-    return answered(store, "grouped_convolution", questions(quick))
+def main(experiment: frame.Experiment) -> None:
+    read_windows(experiment, questions(experiment.quick))
 
 
 def questions(quick: bool) -> Iterator[tuple[str, Case]]:

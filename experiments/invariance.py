@@ -13,100 +13,77 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from itertools import groupby
-from pathlib import Path
-from typing import Any
 
 from lib import frame
-from lib.invariance import Counted, Made, Subject, backwards, counted, subjects, timed
-from probe import Store, Target, load
+from lib.answering import Answer, Answering
+from lib.invariance import Made, Subject, backwards, counted, subjects, timed
+from probe import load
 from probe.case.errors import ProbeError
-from probe.sweep import stored
-from probe.sweep.campaign import Campaign, CampaignPart
-
-NAME = "invariance"
+from probe.sweep.campaign import CampaignPart, Row
 
 REPEATS = 5
 QUICK = (backwards(33, 4, 16), backwards(20, 7, 5))
 
-Row = dict[str, Any]
-
 
 def bits(subject: Subject, like: str, made: Made) -> Iterator[Row]:
-    """Yields a row an axis and number of threads; with one thread, a sample of the sizes."""
+    """A row an axis and number of threads; with one thread, a sample of the sizes."""
+    notes = list(getattr(getattr(made.report, "table", None), "notes", ()))
     for threads in made.numbers:
         made.threads(threads)
         for axis, groups in made.axes.items():
             start = time.monotonic()
             found = counted(made, groups(threads != made.numbers[0]), subject.dtype)
-            yield row(subject, like, made, axis, threads, found, start)
+            row: Row = {"axis": axis, "like": like, "threads": threads} | found.columns()
+            row |= {} if like == "largest" else {"kept": None}
+            row |= {
+                "left": len(getattr(made.report, "left", ())),
+                "notes": "; ".join(notes) or None,
+            }
+            yield row | {"seconds": time.monotonic() - start}
     made.threads(made.numbers[0])
 
 
-def row(
-    subject: Subject, like: str, made: Made, axis: str, threads: int, found: Counted, start: float
-) -> Row:
-    """Returns a row of ``invariances``."""
-    notes = list(getattr(getattr(made.report, "table", None), "notes", ()))
-    kept: Row = {"kept": found.kept if like == "largest" else None}
-    return (
-        {"subject": subject.name, "target": subject.target, "axis": axis, "like": like}
-        | {"threads": threads, "kind": subject.kind, "dtype": subject.dtype}
-        | found.columns()
-        | kept
-        | {"left": len(getattr(made.report, "left", ())), "notes": "; ".join(notes) or None}
-        | {"seconds": time.monotonic() - start}
-    )
-
-
-def times(subject: Subject, made: Made) -> Iterator[Row]:
-    """Yields rows of ``measurements``: seconds of a call, in turns."""
+def times(made: Made) -> Iterator[Row]:
+    """Rows of ``measurements``: seconds of a call, in turns."""
     for threads in made.numbers:
         made.threads(threads)
         for size in made.timed[0]:
             for way, repeat, seconds in timed(made, size, REPEATS):
-                one: Row = {"subject": subject.name, "variant": f"{way}, {threads} threads"}
-                yield one | {"size": size, "repeat": repeat, "value": seconds, "unit": "s"}
+                one: Row = {"variant": f"{way}, {threads} threads", "size": size, "unit": "s"}
+                yield one | {"repeat": repeat, "value": seconds}
     made.threads(made.numbers[0])
 
 
-class Measuring(Campaign[Subject]):
-    """Measures subjects that are not stored yet, one after the other."""
+class Measuring(Answering[Subject]):
+    """Measures subjects one after the other; all that is asked of one is stored at once."""
 
+    table, key = "invariances", ("subject",)
     refusals = (ProbeError, RuntimeError)
 
-    def ask(self, part: CampaignPart[Subject], question: Subject) -> None:
-        """Stores all that is asked of a subject, at once when all is known."""
-        assert self.store is not None
-        rows = stored.read_table(self.store.path, "invariances").to_pylist()
-        if (part.run_id, question.name) in {(row["run_id"], row["subject"]) for row in rows}:
-            self.tally.before += 1
-            return
+    def columns(self, question: Subject) -> Row:
+        return {"subject": question.name, "kind": question.kind, "dtype": question.dtype}
+
+    def answer(self, part: CampaignPart[Subject], question: Subject) -> Answer:
         rows: list[Row] = []
         seconds: list[Row] = []
         for like in question.likes:
             made = question.make(like)
             rows += bits(question, like, made)
             if like == "largest":
-                seconds += times(question, made)
-        run = {"run_id": part.run_id}
-        self.keep("invariances", [row | run for row in rows])
-        self.keep("measurements", [row | run for row in seconds])
-        self.store.flush()
-        self.tally.found += 1
+                seconds += times(made)
+        return {"invariances": rows, "measurements": seconds}
 
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures, stores and prints; whether Ctrl-C ended it."""
+def main(experiment: frame.Experiment) -> None:
     frame.refuse_shards()
-    chosen = sorted(QUICK if quick else subjects(), key=lambda one: one.target)
-    asked = groupby(chosen, key=lambda one: one.target)
-    with Store.here(store) as kept, frame.bar("layers and models") as tell:
-        done = Measuring(kept, NAME, tell).run((Target.parse(t), [*some]) for t, some in asked)
-    by = ["kind", "axis"]
-    print(load(store).invariances.groupby(by)[["compared", "plain", "differing"]].sum())
-    return frame.told(done, "layers and models measured")
+    chosen = sorted(QUICK if experiment.quick else subjects(), key=lambda one: one.target)
+    asked = [(one.target, one) for one in chosen]
+    try:
+        experiment.ask(Measuring, asked, "layers and models measured")
+    finally:
+        rows = load(experiment.folder).invariances.groupby(["kind", "axis"])
+        print(rows[["compared", "plain", "differing"]].sum())
 
 
 if __name__ == "__main__":

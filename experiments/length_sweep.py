@@ -11,12 +11,11 @@ below and run it again: what is stored already is not measured twice.
 
 from __future__ import annotations
 
-from pathlib import Path
+from itertools import product
 
 from lib import frame
+from lib.frame import Part
 from probe import Case
-
-NAME = "length_sweep"
 
 KERNELS = (1, 3, 5, 9)
 CHANNELS = (1, 3, 16, 64, 256)
@@ -44,56 +43,34 @@ COMPILED = "tensorflow,xla=1"
 KEEP = 16
 """Differing outputs stored of each comparison; how many there are is counted without limit."""
 
-QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
-
 
 def cases(kernel: int) -> list[Case]:
-    """Returns the grid at one kernel size."""
     return [
-        Case(
-            op="conv1d",
-            kernel=kernel,
-            in_channels=channels,
-            filters=filters,
-            stride=stride,
-            padding=padding,
-            operands="cancel",
-        )
-        for channels in CHANNELS
-        for filters in FILTERS
-        for stride in STRIDES
-        for padding in PADDINGS
+        Case("conv1d", kernel, *shape, stride=stride, padding=padding, operands="cancel")
+        for shape in product(CHANNELS, FILTERS)
+        for stride, padding in product(STRIDES, PADDINGS)
     ]
 
 
-def grid(quick: bool = False) -> list[tuple[list[Case], list[int]]]:
-    """Returns the shapes, a kernel size at a time, with their lengths; the last is the longest."""
+def grid(quick: bool = False) -> list[Part]:
+    """A kernel size at a time: cases, their lengths up to the longest, and the axis."""
     if quick:
         small = [case for case in cases(3) if case.in_channels == 3 and case.filters < 64]
-        return [(small, [3, 4, 10, 11, 16])]
-    return [
-        (cases(kernel), sorted({kernel, kernel + 1, *(one for one in LENGTHS if one >= kernel)}))
-        for kernel in KERNELS
-    ]
+        return [(small, [3, 4, 10, 11, 16], "length")]
+    return [(cases(k), sorted({k, k + 1, *LENGTHS}), "length") for k in KERNELS]
 
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures, stores and prints; whether Ctrl-C ended it."""
-    parts = [(shapes, lengths, "length") for shapes, lengths in grid(quick)]
-    ended = frame.swept(store, NAME, parts, QUICK if quick else TARGETS, keep=KEEP)
-    if not quick and not ended:
-        few = [
-            ([case for case in shapes if compiled(case)], lengths, vary)
-            for shapes, lengths, vary in parts
-        ]
-        ended = frame.swept(store, NAME, few, [COMPILED], keep=KEEP)
-    frame.summed_up(store)
-    return ended
+def main(experiment: frame.Experiment) -> None:
+    parts = grid(experiment.quick)
+    experiment.sweep(parts, frame.QUICK if experiment.quick else TARGETS, keep=KEEP)
+    if not experiment.quick:
+        few = [(list(filter(compiled, shapes)), lengths, vary) for shapes, lengths, vary in parts]
+        experiment.sweep(few, [COMPILED], keep=KEEP)
+    experiment.sum_up()
 
 
 def compiled(case: Case) -> bool:
-    """Whether a case is one of the few that XLA compiles."""
     return case.stride == (1,) and case.padding == "valid" and case.filters <= 8
 
 

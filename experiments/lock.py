@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -33,16 +34,14 @@ import numpy as np
 
 from lib import frame
 from lib.locked import CHECKS
+from lib.onnx_files import onnx_file
 from probe import Store
 from probe.case.errors import TargetError
 from probe.sweep.plan import current_shard
-from probe.sweep.printing import Output
 from probe.targets.progress import silent
 from probe.ui.lock.checks import LockFile, judged_check
 from probe.ui.lock.conditions import CORES_OF, LEVELS, limiting_variables
 from probe.ui.lock.runs import Command, Rerun, exit_status, overlay, run_again
-
-NAME = "lock"
 
 THREADS = (1, 2)
 REPEATS = 3
@@ -63,12 +62,8 @@ FUNCTIONS = """
 import numpy as np
 
 
-def inputs(*shapes):
-    draws = np.random.default_rng(0)
-    return [draws.standard_normal(shape).astype(np.float32) for shape in shapes]
-
-
-X, W = inputs((64, 1024), (1024, 64))
+draws = np.random.default_rng(0)
+X, W = (draws.standard_normal(n).astype(np.float32) for n in ((64, 1024), (1024, 64)))
 
 
 def product(x, w):
@@ -86,30 +81,25 @@ def torch_layers():
 
     x = torch.from_numpy(X) @ torch.from_numpy(W)
     return torch.nn.functional.gelu(torch.softmax(x, -1))
-
-
-def elu():
-    import onnx
-    from onnx import helper, numpy_helper
-
-    first, last = inputs((64, 48), (48, 32))
-    nodes = [("MatMul", ["x", "v"], ["a"]), ("Elu", ["a"], ["b"]), ("MatMul", ["b", "w"], ["y"])]
-    graph = helper.make_graph(
-        [helper.make_node(*node, name=node[2][0]) for node in nodes],
-        "graph",
-        [helper.make_tensor_value_info("x", 1, [4, 64])],
-        [helper.make_tensor_value_info("y", 1, [4, 32])],
-        [numpy_helper.from_array(first, "v"), numpy_helper.from_array(last, "w")],
-    )
-    opsets = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), "elu.onnx")
-
-
-if __name__ == "__main__":
-    np.savez("xw.npz", x=X, w=W)
-    np.savez("x.npz", x=X[:4, :64])
-    elu()
 """
+ELU = "[a] a = MatMul(x, v) [b] b = Elu(a) [y] y = MatMul(b, w)"
+
+
+def write_inputs(folder: Path) -> None:
+    """What ``FUNCTIONS`` are called with, and a file of ``ELU``."""
+    x, w = drawn((64, 1024), (1024, 64))
+    np.savez(folder / "xw.npz", x=x, w=w)
+    np.savez(folder / "x.npz", x=x[:4, :64])
+    first, last = drawn((64, 48), (48, 32))
+    file = onnx_file(f"(float[4,64] x) => (float[4,32] y) {{ {ELU} }}", v=first, w=last)
+    (folder / "elu.onnx").write_bytes(file)
+
+
+def drawn(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    """As ``FUNCTIONS`` draw them."""
+    draws = np.random.default_rng(0)
+    return [draws.standard_normal(shape).astype(np.float32) for shape in shapes]
+
 
 GELU = "gelu(torch.softmax(x, -1))", "gelu(torch.softmax(x, -1), approximate='tanh')"
 
@@ -152,29 +142,20 @@ CHANGES = (
 
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures and stores; whether Ctrl-C ended it."""
-    out = Output()
-    with Store.here(store) as kept, out.progress(NAME) as tell:
-        run = frame.stored_run("reference", kept, NAME)
-
-        def say(text: str) -> None:
-            tell(0, 0, text)
-
-        try:
-            # a shard (--shard 1/3) has the alarms, or some of the changes
-            mine = current_shard().part(["alarms", *([] if quick else CHANGES)])
-            if "alarms" in mine:
-                alarms(kept, run, quick, say)
-            known = {key[2] for key in kept.done_keys("verdicts")}
-            some = [one for one in mine if isinstance(one, Change) and one.name not in known]
-            with ThreadPoolExecutor(AT_ONCE) as pool:
-                for change, found in zip(some, pool.map(named_cause, some), strict=True):
-                    say(change.name)
-                    kept.append("verdicts", {"run_id": run} | found)
-        except KeyboardInterrupt:
-            return True
-    return False
+def main(experiment: frame.Experiment) -> None:
+    with experiment.store() as (kept, tell):
+        run = frame.stored_run("reference", kept, experiment.name)
+        say = partial(tell, 0, 0)
+        # a shard (--shard 1/3) has the alarms, or some of the changes
+        mine = current_shard().part(["alarms", *([] if experiment.quick else CHANGES)])
+        if "alarms" in mine:
+            alarms(kept, run, experiment.quick, say)
+        known = {key[2] for key in kept.done_keys("verdicts")}
+        some = [one for one in mine if isinstance(one, Change) and one.name not in known]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for change, found in zip(some, pool.map(named_cause, some), strict=True):
+                say(change.name)
+                kept.append("verdicts", {"run_id": run} | found)
 
 
 Side = tuple[str, int]
@@ -209,7 +190,7 @@ def alarms(kept: Store, run: str, quick: bool, say: Callable[[str], None]) -> No
 
 
 def observed(folder: Path, quick: bool, say: Callable[[str], None]) -> dict[Side, Rerun]:
-    """Returns the bits and conditions of all checks, under each limit and number of processors."""
+    """The bits and conditions of all checks, under each limit and number of processors."""
     words, path = pytest_in(folder)
     asked: dict[Side, Command] = {}
     for level, count in itertools.product(*((LEVELS[:2], (1,)) if quick else (LEVELS, THREADS))):
@@ -241,26 +222,26 @@ PLUGIN = [] if INSTALLED else ["-p", "probe.ui.lock.plugin"]
 
 
 def pytest_in(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Returns the words that run the checks, and the variables that find them."""
+    """The words that run the checks, and the variables that find them."""
     words = [sys.executable, "-m", "pytest", *PLUGIN, "-q", "-p", "no:cacheprovider"]
     path = os.pathsep.join([str(Path(__file__).parent), str(ROOT)])
     return [*words, f"--rootdir={folder}"], {"PYTHONPATH": path}
 
 
 def in_words(one: Mapping[str, Any]) -> str:
-    """Returns cause, operation, class and kind of what changed, with bars between."""
+    """Cause, operation, class and kind of what changed, with bars between."""
     why = one["why"] or {}
     told = (why.get("said") or why.get("cause"), why.get("operation"), why.get("class"))
     return " | ".join(str(part or "not known") for part in (*told, why.get("kind")))
 
 
 def named_cause(change: Change) -> dict[str, Any]:
-    """Returns what `probe check` says of what `probe check lock` kept in the other environment."""
+    """What `probe check` says of what `probe check lock` kept in the other environment."""
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="probe-") as made:
         folder = Path(made)
         (folder / "functions.py").write_text(FUNCTIONS)
-        subprocess.run([sys.executable, "functions.py"], cwd=folder, check=True)
+        write_inputs(folder)
         words = ["lock", *change.words.split(), "--name", change.what.replace(" ", "-")]
         told = in_environment(change, change.old, words, folder)
         (folder / "functions.py").write_text(FUNCTIONS.replace(*change.edit))

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 
 from lib import frame
-from lib.conventions import answered
+from lib.conventions import read_windows
 from probe import Case
 from probe.order.window import equivalent
 
@@ -31,9 +30,8 @@ STRIDES, GROWTH = (1, 2), (0, 1)
 
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures, stores and prints; whether Ctrl-C ended it."""
-    return answered(store, "onnx_conversion", questions(quick))
+def main(experiment: frame.Experiment) -> None:
+    read_windows(experiment, questions(experiment.quick))
 
 
 def questions(quick: bool) -> Iterator[tuple[str, Case]]:

@@ -98,7 +98,7 @@ def by_hand(race: Race, convolve: Convolve) -> list[tuple[int, int, int]]:
 
 
 def repeats(y: np.ndarray, x: np.ndarray, w: np.ndarray, convolve: Convolve) -> bool:
-    """Returns the control: the same shape again, and from another buffer."""
+    """The control: the same shape again, and from another buffer."""
     return np.array_equal(y, convolve(x, w)) and np.array_equal(y, convolve(x.copy(), w))
 
 
@@ -139,9 +139,8 @@ def measure(quick: bool) -> Iterator[tuple[str, list[Row]]]:
 
 
 @frame.script
-def main(store: Path, quick: bool) -> None:
-    """Measures, stores and prints."""
-    frame.timed(store, "overhead", measure(quick))
+def main(experiment: frame.Experiment) -> None:
+    experiment.time(measure(experiment.quick))
 
 
 if __name__ == "__main__":

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from lib import frame
-from lib.conventions import answered
+from lib.conventions import read_windows
 from probe import Case
 from probe.case.errors import InputError
 from probe.order.window import equivalent
@@ -47,9 +46,8 @@ QUICK = [("reference", "same"), ("reference", "same_lower"), ("reference", "caff
 
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures, stores and prints; whether Ctrl-C ended it."""
-    return answered(store, "padding_conventions", questions(quick))
+def main(experiment: frame.Experiment) -> None:
+    read_windows(experiment, questions(experiment.quick))
 
 
 def questions(quick: bool) -> Iterator[tuple[str, Case]]:
@@ -79,7 +77,7 @@ def table(ways: list[tuple[str, str]], sizes: range) -> Iterator[tuple[str, Case
 
 
 def images() -> Iterator[tuple[str, Case]]:
-    """Yields the image at both strides: in TensorFlow, in PyTorch as first ported, and fixed."""
+    """The image at both strides: in TensorFlow, in PyTorch as first ported, and fixed."""
     for stride in (1, 2):
         case = IMAGE.with_(stride=stride)
         yield "tensorflow", case

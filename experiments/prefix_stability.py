@@ -11,13 +11,9 @@ Change what you like below and run it again: what is stored already is not measu
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from lib import frame
 from lib.frame import REPORT
 from probe import Case
-
-NAME = "prefix_stability"
 
 SAME = REPORT.with_(padding="same")
 
@@ -57,18 +53,14 @@ TARGETS = """
 """``algorithm=elementwise``: the product and sum by hand, with tf.multiply and tf.add. What this
 machine lacks is stored and shown with the reason."""
 
-QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
-
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures, stores and prints; whether Ctrl-C ended it."""
+def main(experiment: frame.Experiment) -> None:
+    quick = experiment.quick
     cases = [REPORT, SAME, GRID[0], GRID[8]] if quick else [REPORT, SAME, *GRID]
     parts = [(cases, range(5, 16) if quick else LENGTHS, "length")]
-    targets = QUICK if quick else TARGETS
-    ended = frame.swept(store, NAME, parts, targets, whole={REPORT: PUBLISHED})
-    frame.summed_up(store)
-    return ended
+    experiment.sweep(parts, frame.QUICK if quick else TARGETS, whole={REPORT: PUBLISHED})
+    experiment.sum_up()
 
 
 if __name__ == "__main__":

@@ -15,12 +15,10 @@ Targets that are stored already are not measured again.
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 
 from lib import frame
-from lib.frame import REPORT
 from lib.orders import measure_by_order, measured
-from probe import Case, Store, Target
+from probe import Case, Target
 from probe.case.errors import ProbeError
 from probe.sweep import plan
 from probe.sweep.printing import Output
@@ -30,20 +28,17 @@ TELLING = Case(op="conv2d", kernel="1x5", operands="cancel")
 """The same shape with operands that show nearly every changed order."""
 
 GRID = [
-    Case(op="conv1d", kernel=kernel, in_channels=channels, filters=filters, operands="cancel")
+    Case("conv1d", kernel, channels, filters, operands="cancel")
     for kernel, channels, filters in product((3, 5), (1, 16, 64), (1, 8, 64))
 ]
-CHANNELS = Case(op="conv1d", kernel=3, in_channels=16, filters=8, operands="cancel")
+CHANNELS = Case("conv1d", 3, 16, 8, operands="cancel")
 
 LENGTHS = (5, 6, 7, 8, 9, 10, 11, 12, 16, 19)
 REVEALED = {TELLING: (5, 6, 7, 8, 19), CHANNELS: (5, 12, 19)}
-PUBLISHED = (7, 8)
 
 PROCESSORS = ("haswell", "arm64", "sandybridge", "skylake-server", "nehalem")
 LIMITS = ("avx512_core", "avx2", "sse41")
 THREADS = (1, 2)
-
-QUICK = ["reference", "reference,algorithm=pairwise,length_switch=9"]
 
 
 def targets() -> list[str]:
@@ -61,36 +56,24 @@ def targets() -> list[str]:
 
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Target by target; whether Ctrl-C ended it."""
+def main(experiment: frame.Experiment) -> None:
     out = Output()
-    with Store.here(store) as kept:
+    with experiment.store() as (kept, _):
         before = measured(kept)
-        for text in plan.questions_of_part(QUICK if quick else targets()):
+        for text in plan.questions_of_part(frame.QUICK if experiment.quick else targets()):
             where = Target.parse(text)
             if text in before:
                 continue
-            provide(where, out)
+            try:
+                if where.version is not None and not is_there(where):
+                    install_target(where)
+            except ProbeError as error:  # the sweep stores it as a failure
+                out.note(str(error))
             found = measure_by_order(
-                *(where, [REPORT, TELLING, *GRID], LENGTHS, kept, "processors"),
-                revealed=REVEALED,
-                whole={REPORT: PUBLISHED},
+                where, [TELLING, *GRID], LENGTHS, kept, experiment.name, REVEALED
             )
             for failure in found.failures[:1]:
                 out.note(f"{text}: {failure.kind}: {failure.message}")
-            if found.interrupted:
-                return True
-    return False
-
-
-def provide(where: Target, out: Output) -> None:
-    """Installs a release that is missing; what fails here, the sweep stores as a failure."""
-    if where.version is None or is_there(where):
-        return
-    try:
-        install_target(where)
-    except ProbeError as error:
-        out.note(str(error))
 
 
 if __name__ == "__main__":

@@ -10,34 +10,28 @@ thread below and run it again: what is stored already is not run twice.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from lib import frame
-from lib.frame import LIBRARIES, REPORT, patient
+from lib.frame import LIBRARIES, REPORT
 from lib.reports import Pair, Report, ask
-from probe import Case, Store, Target
-
-NAME = "public_reports"
+from probe import Case
 
 TARGETS = [
     *LIBRARIES,
     *("tensorflow,isa=sse41", "tensorflow,onednn=0,contraction=0", "tensorflow,xla=1"),
 ]
 
-QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
-
 CANCEL: dict[str, Any] = {"operands": "cancel"}
 """Random numbers hide about half of what a changed order does to short sums; these show it."""
 
 
 def conv(op: str, kernel: Any, channels: int, filters: int, **more: Any) -> Case:
-    """Returns a convolution with numbers that show a changed order."""
     return Case(op, kernel, channels, filters, **(CANCEL | more))
 
 
 def product(channels: int, filters: int, **more: Any) -> Case:
-    """Returns a matrix product; its rows are the axis ``length``."""
+    """A matrix product; its rows are the axis ``length``."""
     return Case("matmul", in_channels=channels, filters=filters, **(CANCEL | more))
 
 
@@ -46,36 +40,21 @@ REPORTS = [
         "the original report",
         "the first outputs of a 1x5 convolution over 10 * arange(T) change with T",
         None,
-        (
-            Pair("length 7 against 8", REPORT, "length", 7, 8),
-            Pair("length 9 against 19", REPORT, "length", 9, 19),
-        ),
+        (Pair(REPORT, "length", 7, 8), Pair(REPORT, "length", 9, 19)),
         home="tensorflow,onednn=0,contraction=0",
     ),
     Report(
         "pytorch/pytorch#134908",
         "two images in one batch or one by one: a 3x3 convolution, 4 -> 3 channels, differs",
         "which oneDNN algorithm runs in the two cases was asked; closed",
-        (
-            Pair(
-                "batch 1 against 2",
-                conv("conv2d", 3, 4, 3, height=8, length=6, bias="normal"),
-                *("batch", 1, 2),
-            ),
-        ),
+        (Pair(conv("conv2d", 3, 4, 3, height=8, length=6, bias="normal"), "batch", 1, 2),),
         home="torch",
     ),
     Report(
         "pytorch/pytorch#81694",
         "Conv1d 256 -> 256, kernel 5, length 10: a signal alone or repeated in a batch",
         None,
-        (
-            Pair(
-                "batch 1 against 2",
-                conv("conv1d", 5, 256, 256, length=10, padding=2, bias="normal"),
-                *("batch", 1, 2),
-            ),
-        ),
+        (Pair(conv("conv1d", 5, 256, 256, length=10, padding=2, bias="normal"), "batch", 1, 2),),
         home="torch",
     ),
     Report(
@@ -83,11 +62,7 @@ REPORTS = [
         "a pointwise Conv1d 96 -> 96 of the first 100 of 201 positions, on a GPU",
         "TF32 on that GPU: switched off, the two agree",
         tuple(
-            Pair(
-                f"length {length} against 201",
-                conv("conv1d", 1, 96, 96, batch=10, bias="normal"),
-                *("length", length, 201),
-            )
+            Pair(conv("conv1d", 1, 96, 96, batch=10, bias="normal"), "length", length, 201)
             for length in (1, 100)
         ),
         home="torch",
@@ -97,12 +72,8 @@ REPORTS = [
         "a streaming Conv1d, one step at a time, against the whole signal",
         "shapes may take other algorithms, so bits are not promised; seen on an M1, not on x86",
         tuple(
-            Pair(
-                f"kernel {2 * hop}: length {2 * hop} against {10 * hop}",
-                conv("conv1d", 2 * hop, 1, 8, stride=hop),
-                *("length", 2 * hop, 10 * hop),
-            )
-            for hop in (1, 16, 160)
+            Pair(conv("conv1d", n, 1, 8, stride=n // 2), "length", n, 5 * n, f"kernel {n}: ")
+            for n in (2, 32, 320)
         ),
         home="torch",
     ),
@@ -110,7 +81,7 @@ REPORTS = [
         "pytorch/pytorch#51276",
         "a float64 matrix product of one row, and of two",
         None,
-        (Pair("rows 1 against 2", product(90, 128, dtype="float64"), "length", 1, 2),),
+        (Pair(product(90, 128, dtype="float64"), "length", 1, 2),),
         home="torch",
     ),
     Report(
@@ -119,9 +90,7 @@ REPORTS = [
         "closed as stale",
         tuple(
             Pair(
-                f"filters {few} against {many}",
-                conv("conv2d", 3, 4, many, height=8, length=8, bias="normal"),
-                *("filters", few, many),
+                conv("conv2d", 3, 4, many, height=8, length=8, bias="normal"), "filters", few, many
             )
             for few, many in ((1, 6), (3, 6), (5, 8))
         ),
@@ -131,13 +100,7 @@ REPORTS = [
         "tensorflow/tensorflow#8670",
         "Inception's outputs depend on the batch; first at a 3x3 convolution 16 -> 32",
         "sizes may be computed by other operations for speed; not taken for a bug",
-        (
-            Pair(
-                "batch 1 against 20",
-                conv("conv2d", 3, 16, 32, height=28, length=28, padding="same"),
-                *("batch", 1, 20),
-            ),
-        ),
+        (Pair(conv("conv2d", 3, 16, 32, height=28, length=28, padding="same"), "batch", 1, 20),),
         home="tensorflow",
     ),
     Report(
@@ -150,7 +113,7 @@ REPORTS = [
         "microsoft/onnxruntime#7642",
         "Gemm 512 -> 64: one row, and the same row twice",
         None,
-        (Pair("rows 1 against 2", product(512, 64, bias="normal"), "length", 1, 2),),
+        (Pair(product(512, 64, bias="normal"), "length", 1, 2),),
         home="onnxruntime",
     ),
     Report(
@@ -163,13 +126,7 @@ REPORTS = [
         "keras-team/keras#12557",
         "Conv3D over 41x41x41 depends on the batch, over 40x40x40 it doesn't",
         None,
-        (
-            Pair(
-                "batch 1 against 2",
-                conv("conv3d", 5, 1, 32, height="41x41", length=41, padding="same"),
-                *("batch", 1, 2),
-            ),
-        ),
+        (Pair(conv("conv3d", 5, 1, 32, height="41x41", length=41, padding="same"), "batch", 1, 2),),
         home="keras",
     ),
 ]
@@ -177,13 +134,9 @@ REPORTS = [
 
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures, explains, shrinks, stores and prints; whether Ctrl-C ended it."""
-    targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
-    reports = REPORTS[:1] if quick else REPORTS
-    with Store.here(store) as kept, frame.bar("public reports") as progress:
-        asked = ask(reports, targets, kept, NAME, progress, patient)
-    return frame.told(asked, "findings made")
+def main(experiment: frame.Experiment) -> None:
+    reports = REPORTS[:1] if experiment.quick else REPORTS
+    ask(experiment, reports, frame.QUICK if experiment.quick else TARGETS)
 
 
 if __name__ == "__main__":

@@ -14,20 +14,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from lib import frame, models, walking
-from probe import Store
 
 MODELS = Path(__file__).resolve().parents[1] / "build" / "models"
 """Where the packages are unpacked."""
 
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Walks, stores and prints; whether Ctrl-C ended it."""
-    chosen = [one for one in models.every() if (one.target == "numpy") == quick]
-    folder = MODELS if quick else models.provide(MODELS)
-    with Store.here(store) as kept, frame.bar("models") as progress:
-        done = walking.walk_all(chosen, kept, folder, progress)
-    return frame.told(done, "pairs of runs compared")
+def main(experiment: frame.Experiment) -> None:
+    chosen = [one for one in models.every() if (one.target == "numpy") == experiment.quick]
+    folder = MODELS if experiment.quick else models.provide(MODELS)
+    walking.walk_all(experiment, chosen, folder)
 
 
 if __name__ == "__main__":

@@ -11,16 +11,11 @@ like below and run it again: what is stored already is not measured twice.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from lib import frame
 from probe import Case, Store, Target
 from probe.case import schema
 from probe.sizes.fixes import RemedySessions, measured_remedies, remedy_rows
 from probe.sweep import plan as shard
-from probe.sweep.printing import Output
-
-NAME = "remedies"
 
 CASES = (
     frame.REPORT.with_(operands="normal"),
@@ -81,23 +76,20 @@ QUICK_PLAN: Plan = [(QUICK, "length", CASES[:1]), (QUICK, "batch", (TINY,))]
 
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures, stores and prints; whether Ctrl-C ended it."""
-    plan = QUICK_PLAN if quick else PLAN
-    with Store.here(store) as kept, Output().progress("remedies") as tell:
-        try:
-            for number, (target, vary, cases) in enumerate(shard.questions_of_part(plan)):
-                tell(number, len(plan), target)
-                measured_on(target, vary, cases, kept)
-        except KeyboardInterrupt:
-            return True
-    frame.summed_up(store)
-    return False
+def main(experiment: frame.Experiment) -> None:
+    plan = QUICK_PLAN if experiment.quick else PLAN
+    with experiment.store() as (kept, tell):
+        for number, (target, vary, cases) in enumerate(shard.questions_of_part(plan)):
+            tell(number, len(plan), target)
+            measured_on(target, vary, cases, kept)
+    experiment.sum_up()
 
 
 def measured_on(target: str, vary: str, cases: tuple[Case, ...], store: Store) -> None:
     """Stores what isn't stored, each as soon as it is known."""
-    where, done = Target.parse(target), stored(store)
+    names, where = schema.key_columns("remedies"), Target.parse(target)
+    keys = [dict(zip(names, key, strict=True)) for key in store.done_keys("remedies")]
+    done = {(row["target"], row["case_id"], row["fixed"]) for row in keys}
     sizes, only, content = WAYS[vary]
     with RemedySessions() as sessions:
         for case in cases:
@@ -111,18 +103,9 @@ def measured_on(target: str, vary: str, cases: tuple[Case, ...], store: Store) -
                 only=only,
                 sessions=sessions,
             )
-            for name, rows in remedy_rows(found, NAME).items():
+            for name, rows in remedy_rows(found, "remedies").items():
                 store.append(name, rows)
             store.flush()
-
-
-def stored(store: Store) -> set[tuple[str, str, int]]:
-    """Targets, subjects and full lengths that have their remedies already."""
-    found = set()
-    for key in store.done_keys("remedies"):
-        named = dict(zip(schema.key_columns("remedies"), key, strict=True))
-        found.add((named["target"], named["case_id"], named["fixed"]))
-    return found
 
 
 if __name__ == "__main__":

@@ -12,17 +12,13 @@ again: what a script has confirmed is not tried again, what none has is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lib import frame
-from lib.trials import Drawn, attempt, draw
-from probe import Case, Store
+from lib.trials import attempt, draw
+from probe import Case
 from probe.targets import machine
-
-NAME = "reproductions"
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 
@@ -32,39 +28,22 @@ DRAWS = {"length_sweep": 200}
 FEW = {"frameworks": 6, "batch_invariance": 3, "filter_subsets": 3, "accumulation_orders": 3}
 """The same for each target of the results."""
 
-PROCESSES = 1
-"""Fresh ones for each script, where `probe report` takes three: TensorFlow's cost seconds."""
-
-QUICK = "reference,algorithm=pairwise,length_switch=9"
-
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Draws, reproduces, stores and prints; whether Ctrl-C ended it."""
-    if quick:
-        with found_quickly() as swept:
-            return measured(store, "length_sweep", draw(swept, 6))
+def main(experiment: frame.Experiment) -> None:
+    if experiment.quick:
+        with TemporaryDirectory() as folder:  # of a target that is made to switch its order
+            swept = Path(folder) / "length_sweep"
+            cases = [Case("conv1d", kernel, operands="cancel", bias=0.5) for kernel in (3, 5)]
+            findings = frame.Experiment("findings", swept)
+            findings.sweep([(cases, range(5, 21), "length")], frame.QUICK[1:])
+            attempt(experiment, draw(swept, 6))
+        return
     draws = {name: draw(RESULTS / name, number) for name, number in DRAWS.items()}
     there = [name for name in FEW if (RESULTS / name / machine.label()).is_dir()]
     draws |= {name: draw(RESULTS / name, FEW[name], each=True) for name in there}
-    return any(measured(store, name, drawn) for name, drawn in draws.items())
-
-
-def measured(store: Path, source: str, drawn: list[Drawn]) -> bool:
-    """Tries every finding of a source; whether Ctrl-C ended it."""
-    with Store.here(store) as kept, frame.bar(source) as progress:
-        tried = attempt(drawn, kept, NAME, PROCESSES, progress)
-    return frame.told(tried, f"of {len(drawn)} findings of {source} confirmed")
-
-
-@contextmanager
-def found_quickly() -> Iterator[Path]:
-    """A store of a target that is made to switch its order."""
-    cases = [Case("conv1d", kernel, operands="cancel", bias=0.5) for kernel in (3, 5)]
-    with TemporaryDirectory() as folder:
-        swept = Path(folder) / "length_sweep"
-        frame.swept(swept, "findings", [(cases, range(5, 21), "length")], [QUICK])
-        yield swept
+    for drawn in draws.values():
+        attempt(experiment, drawn)
 
 
 if __name__ == "__main__":

@@ -14,16 +14,15 @@ import os
 import time
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
+from itertools import islice
 
 from lib import frame
-from probe import Case, Store, Target
+from lib.answering import Answer, Answering, place, revealed
+from probe import Case
 from probe.order.fprev import fprev_calls
 from probe.order.orders import Orders, reveal
-from probe.sweep.campaign import Campaign, CampaignPart, case_row
+from probe.sweep.campaign import CampaignPart, Row, case_row
 from probe.targets.launch import AnySession
-
-NAME = "reveal_cost"
 
 WINDOWS = (
     *((1, 8), (3, 8), (5, 8), (3, 32), (5, 32), (5, 64), (3, 192), (9, 64)),
@@ -74,7 +73,6 @@ REPEATS, ENOUGH = 5, 3.0
 
 
 def cases(target: str) -> Iterator[Case]:
-    """Yields what is measured on a target."""
     if target in LONG_TARGETS:
         yield from LONG
     if target not in TARGETS + QUICK:
@@ -92,41 +90,33 @@ def cases(target: str) -> Iterator[Case]:
 
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures and stores; whether Ctrl-C ended it."""
-    on_one_core()
-    targets = QUICK if quick else list(dict.fromkeys(TARGETS + LONG_TARGETS))
-    asked = [(Target.parse(text), list(cases(text))[: 4 if quick else None]) for text in targets]
-    with Store.here(store) as kept, frame.bar("reveal cost") as tell:
-        return Timing(kept, NAME, tell).run(asked).interrupted
-
-
-def on_one_core() -> None:
-    """Binds this process, and with it every child, to one processor, where the system can."""
-    if hasattr(os, "sched_setaffinity"):
+def main(experiment: frame.Experiment) -> None:
+    if hasattr(os, "sched_setaffinity"):  # one core for this process, and with it for every child
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    targets, most = (
+        (QUICK, 4) if experiment.quick else (dict.fromkeys(TARGETS + LONG_TARGETS), None)
+    )
+    asked = [(text, case) for text in targets for case in islice(cases(text), most)]
+    experiment.ask(Timing, asked)
 
 
-class Timing(Campaign[Case]):
-    """Reveals each case from nothing, unless it is stored."""
+class Timing(Answering[Case]):
+    """Each case, revealed from nothing."""
 
-    def ask(self, part: CampaignPart[Case], question: Case) -> None:
-        """Stores one case."""
-        assert self.store is not None
-        names = {"run_id": part.run_id, "case_id": question.id, "target": part.target.text}
-        place = names | {"vary": "length", "at": question.length}
-        if tuple(place.values()) in {key[:5] for key in self.store.done_keys("reveals")}:
-            return
-        found = fastest(part.session, question)
-        self.keep("cases", case_row(question))
-        self.keep("reveals", found.rows(place))
-        for each in found.summations:
-            self.keep("orders", each.order_row() | {"fprev": calls_of_one(each.tree)})
-            self.keep("roundings", each.rounding_row())
+    table, key = "reveals", ("case_id", "vary", "at")
+
+    def columns(self, question: Case) -> Row:
+        return place(question)
+
+    def answer(self, part: CampaignPart[Case], question: Case) -> Answer:
+        orders = fastest(part.session, question)
+        rows = revealed(orders)
+        for row, each in zip(rows["orders"], orders.summations, strict=True):
+            row["fprev"] = calls_of_one(each.tree)
+        return {"cases": case_row(question)} | rows
 
 
 def fastest(session: AnySession, case: Case) -> Orders:
-    """Returns the reveal that took the least time."""
     best = reveal(session, case)
     end = time.monotonic() + ENOUGH
     for _ in range(REPEATS - 1):

@@ -14,12 +14,10 @@ Change what you like below and run it again: what is stored already is not measu
 
 from __future__ import annotations
 
-import itertools
 import math
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -28,15 +26,14 @@ import numpy as np
 
 import probe
 from lib import frame
-from probe import Case, Store, Target
+from probe import Case, Target
+from probe.diff.pieces import Piece, Schedule
 from probe.explain.outputs import output_difference
 from probe.explain.runs import outputs_of_call
 from probe.order.summation import Summation
 from probe.sizes.recognition import UNKNOWN, Recogniser
-from probe.targets.launch import AnySession, Sessions
+from probe.targets.launch import Sessions
 from probe.ui.answers.schedule import Scheduled
-
-NAME = "schedules"
 
 TARGETS = ("torch", "tensorflow,onednn=0")
 
@@ -72,26 +69,26 @@ Row = dict[str, Any]
 
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Measures and stores; whether Ctrl-C ended it."""
-    if not quick:
-        measure_costs(store)
+def main(experiment: frame.Experiment) -> None:
+    if not experiment.quick:
+        measure_costs(experiment)
     with SESSIONS:
-        return frame.answered(store, NAME, "schedules", questions(quick), lambda key: key[2])
+        experiment.answer("schedules", questions(experiment.quick), lambda key: key[2])
 
 
-def measure_costs(store: Path) -> None:
+def measure_costs(experiment: frame.Experiment) -> None:
     """Stores what a step behind a cache costs."""
     import torch
 
     from lib.scheduled import DECODERS
 
     torch.set_num_threads(int(HERE.rpartition("=")[2]))
-    with Store.here(store) as kept:
+    with experiment.store("steps behind a cache") as (kept, _):
         known = {row[1] for row in kept.done_keys("measurements")}
         for name, how in DECODERS.items():
             if name not in known:
-                named = {"run_id": frame.stored_run(HERE, kept, NAME), "subject": name, "repeat": 0}
+                run = frame.stored_run(HERE, kept, experiment.name)
+                named = {"run_id": run, "subject": name, "repeat": 0}
                 for variant, size, seconds in costs(how):
                     cost = {"variant": variant, "size": size, "value": seconds}
                     kept.append("measurements", named | cost | {"unit": "processor s"})
@@ -101,7 +98,7 @@ SESSIONS = Sessions()
 
 
 def questions(quick: bool) -> Iterator[tuple[Key, Callable[[], Row]]]:
-    """Yields what is asked, by the columns that name it, and what answers it."""
+    """What is asked, by the columns that name it, and what answers it."""
     if quick:
         for bug in ("", "overlap too short", "state dropped"):
             yield _key("mistakes" if bug else "right", "sum", "stream:4", bug), partial(plain, bug)
@@ -187,10 +184,9 @@ def counted(answer: Scheduled) -> Row:
     report = answer.to_json()
     kinds = [words.partition(":")[0] for words in answer.mistakes]
     first = "" if answer.walked is None else getattr(answer.walked.found.first, "op", "")
-    called = "; ".join(kinds) or ("rounding" if first else answer.verdict)
     return {
         "verdict": answer.verdict,
-        "called": called,
+        "called": "; ".join(kinds) or ("rounding" if first else answer.verdict),
         **numbers([each for piece in answer.found for each in piece.differences]),
         **{name: report[name] for name in ("window", "far", "lost", "doubled")},
         "enters": report["enters"],
@@ -207,12 +203,12 @@ def planted(each: Any) -> Row:
     return row | {"right": wrong and named if each.planted else not wrong}
 
 
-def scheduled_model(make: Callable[[str], Any], x: np.ndarray, dtype: str, at: str) -> Row:
+def scheduled_model(make: Callable[..., Any], x: np.ndarray, dtype: str, at: str) -> Row:
     """A model by a schedule; ``right``: whether its first source is the referee's, with as many
     elements, or none differs in either."""
     from lib.scheduled import First, referee
 
-    model, stateful = make(dtype), not at.startswith("prefix")
+    model, stateful = make(dtype=dtype), not at.startswith("prefix")
     shown = model if stateful else First(model)
     answer = asked(shown, x, at, "schedule:x:1")
     spans = [piece.piece.given[0] for piece in answer.found]
@@ -250,13 +246,13 @@ def file(at: str, mistake: str) -> Row:
     return row
 
 
-def sizes(make: Callable[[str], Any], x: np.ndarray, dtype: str, kind: str) -> Row:
+def sizes(make: Callable[..., Any], x: np.ndarray, dtype: str, kind: str) -> Row:
     """Sizes that keep the bits, as it is said, and how many of them random prompts contradict."""
     import torch
 
     from lib.scheduled import First, parts
 
-    model = make(dtype)
+    model = make(dtype=dtype)
     # a stream of small pieces takes many runs
     every = range(1, x.shape[1]) if kind == "prefix" else range(4, x.shape[1], 4)
     shown = First(model) if kind == "prefix" else model
@@ -273,7 +269,8 @@ def sizes(make: Callable[[str], Any], x: np.ndarray, dtype: str, kind: str) -> R
             whole = model(prompt)[0]
             # all sizes in turn: 200 prompts ask each of them some ten times
             for size in said[number % 5 :: 5]:
-                part = parts(model, prompt, size, kind)
+                stops = [*range(size, x.shape[1], size), x.shape[1]]
+                part = parts(model, prompt, [size] if kind == "prefix" else stops)
                 if not torch.equal(part, whole[:, : part.shape[1]]):
                     broken.add(size)
     return counted(answer) | {
@@ -311,7 +308,7 @@ def invariant(how: Row, dtype: str, mode: str) -> Row:
     ``right``: none does in the invariant mode."""
     import torch
 
-    from lib.scheduled import TOKENS, Decoder
+    from lib.scheduled import TOKENS, Decoder, parts
     from probe.sizes import stable
 
     # a length of whole blocks of 16 rows: of others the last rows have bits of their own
@@ -323,31 +320,22 @@ def invariant(how: Row, dtype: str, mode: str) -> Row:
     cuts = [[p, *range(p + 1, size + 1)] for p in (1, 7, 16, 33)]
     cuts += [[*range(c, size, c), size] for c in (3, 8, 16, 17)]
     cuts += [[size - draft, size] for draft in (1, 2, 3, 4, 8)]
-    row, positions = {"differing": 0, "outputs": 0, "max_ulp": 0}, np.zeros(size, int)
+    row: Row = {"differing": 0, "outputs": 0}
+    positions = np.zeros(size, int)
     with torch.no_grad():
         whole = model(x)[0]
         for stops in cuts:
-            parts, state = list[Any](), list[Any]()
-            for start, stop in itertools.pairwise([0, *stops]):
-                given, *state = model(x[:, start:stop], *state)
-                parts.append(given)
-            apart = torch.cat(parts, 1) != whole
+            apart = parts(model, x, stops) != whole
             row["differing"] += int(apart.sum())
             row["outputs"] += apart.numel()
             positions += apart.sum(dim=(0, 2)).numpy()
-    verdict = "differs" if row["differing"] else "equal"
-    said = {"verdict": verdict, "called": "rounding" if row["differing"] else "equal"}
-    right = mode != "invariant mode" or not row["differing"]
-    return (
-        row
-        | said
-        | {
-            "compared": row["outputs"],
-            "max_ulp": None,
-            "positions": positions.tolist(),
-            "right": right,
-        }
-    )
+    row |= {"compared": row["outputs"], "max_ulp": None, "positions": positions.tolist()}
+    row |= called(row["differing"])
+    return row | {"right": mode != "invariant mode" or not row["differing"]}
+
+
+def called(differing: int, why: str = "rounding") -> Row:
+    return {"verdict": "differs" if differing else "equal", "called": why if differing else "equal"}
 
 
 def costs(how: Row) -> Iterator[tuple[str, int, float]]:
@@ -412,14 +400,9 @@ def collective(world: int) -> Row:
                 if not start and stop <= SIZES:
                     positions[(stop - 1) // 100] += differences[-1].differing
     trees = "; ".join(dict.fromkeys(str(order.tree) for order in orders))
-    row = _against_prediction(differences, True)
-    return row | {
-        "called": "order" if row["differing"] else "equal",
-        "predicted": not row["differing"],
-        "positions": positions.tolist(),
-        "first": trees,
-        "right": not wrong,
-    }
+    row = numbers(differences)
+    row |= {"positions": positions.tolist(), "first": trees, "right": not wrong}
+    return row | called(row["differing"], "order") | {"predicted": not row["differing"]}
 
 
 def plain(bug: str) -> Row:
@@ -443,32 +426,12 @@ def _layer(width: int, height: int, length: int, filters: int | None = None) -> 
     return Case("conv2d", 3, width, filters or width, **shape, seed=3)
 
 
-@dataclass(frozen=True)
-class Tile:
-    """Rows and columns of the picture that are kept, and that are given."""
-
-    kept: tuple[tuple[int, int], ...]
-    given: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def at(cls, starts: tuple[int, ...], size: int) -> Tile:
-        kept = tuple((start, min(SIDE, start + size)) for start in starts)
-        given = tuple((max(0, a - HALO), min(SIDE, b + HALO)) for a, b in kept)
-        return cls(kept, given)
-
-    @property
-    def needed(self) -> tuple[tuple[int, int], ...]:
-        """Rows and columns that the first layer must give: more than the last, which are kept."""
-        return tuple(
-            (max(a, begin - HALO + 1), min(b, end + HALO - 1))
-            for (begin, end), (a, b) in zip(self.kept, self.given, strict=True)
-        )
-
-
-def _kinds(size: int) -> list[Tile]:
-    """A tile of each kind: a call's last outputs are kept in the picture's last tile alone."""
-    starts = sorted({0, size, SIDE - size})
-    return [Tile.at(corner, size) for corner in itertools.product(starts, repeat=2)]
+def needed(tile: Piece) -> tuple[tuple[int, int], ...]:
+    """Rows and columns that the first layer must give: more than the last, which are kept."""
+    return tuple(
+        (max(a, begin - HALO + 1), min(b, end + HALO - 1))
+        for (begin, end), (a, b) in zip(tile.kept, tile.given, strict=True)
+    )
 
 
 def inside(spans: Iterable[tuple[int, int]], origin: Iterable[tuple[int, int]]) -> Any:
@@ -477,18 +440,24 @@ def inside(spans: Iterable[tuple[int, int]], origin: Iterable[tuple[int, int]]) 
     return tuple(slice(begin - start, end - start) for (begin, end), (start, _) in pairs)
 
 
-def orders(session: AnySession, case: Case, known: list[Summation]) -> np.ndarray:
-    """How every output is added: numbers in ``known``, which grows; below 0 where that isn't known.
+def orders(target: str, case: Case) -> np.ndarray:
+    """How every output is added: numbers of sums, below 0 where that isn't known.
 
     Of shape (rows, columns, filters). No output is left out: the last block of a matrix product may
     be one row, which is added by another kernel.
     """
     assert case.length is not None
-    recogniser = Recogniser(session, case.with_(length=None), summations=known)
+    summations = _SUMMATIONS.setdefault((target, case.in_channels), [])
+    session = SESSIONS.of(Target.parse(target))
+    recogniser = Recogniser(session, case.with_(length=None), summations=summations)
     pattern = recogniser.pattern(case.length)
     if not pattern.steady:
         return np.full(case.output_shape()[1:], UNKNOWN)
     return np.array(recogniser.kinds)[pattern.kinds].reshape(case.output_shape()[1:])
+
+
+_SUMMATIONS: dict[tuple[str, int], list[Summation]] = {}
+"""By target and channels: sums that were met already are tried first."""
 
 
 def alike(left: np.ndarray, right: np.ndarray) -> bool:
@@ -496,33 +465,26 @@ def alike(left: np.ndarray, right: np.ndarray) -> bool:
     return bool((left == right).all() and (left >= 0).all())
 
 
-def _orders(target: str, case: Case) -> np.ndarray:
-    known = _KNOWN.setdefault((target, case.in_channels), [])
-    return orders(SESSIONS.of(Target.parse(target)), case, known)
-
-
-_KNOWN: dict[tuple[str, int], list[Summation]] = {}
-"""By target and channels: sums that were met already are tried first."""
-
-
 @cache
 def _of_picture(target: str, width: int) -> np.ndarray:
-    return _orders(target, _layer(width, SIDE, SIDE))
+    return orders(target, _layer(width, SIDE, SIDE))
 
 
 def tiles(target: str, width: int, size: int) -> Row:
     """Three convolutions of a picture in tiles: first it is predicted whether bits stay."""
+    pieces = Schedule.parse(f"tiles:{size}x{size}+overlap:{HALO}").pieces((SIDE, SIDE))
     same = True
-    for tile in _kinds(size):
-        (top, bottom), (left, right) = tile.given
-        part = _orders(target, _layer(width, bottom - top, right - left))
-        picture = _of_picture(target, width)[inside(tile.needed, ((0, SIDE), (0, SIDE)))]
-        same &= alike(part[inside(tile.needed, tile.given)], picture)
+    # a tile of each kind: a call's last outputs are kept in the picture's last tile alone
+    for tile in pieces:
+        if all(begin in (0, size, SIDE - size) for begin, _ in tile.kept):
+            (top, bottom), (left, right) = tile.given
+            part = orders(target, _layer(width, bottom - top, right - left))
+            picture = _of_picture(target, width)[inside(needed(tile), ((0, SIDE), (0, SIDE)))]
+            same &= alike(part[inside(needed(tile), tile.given)], picture)
     x, w, _ = _layer(width, SIDE, SIDE).operands()
     whole, differences = _thrice(target, x, w), list[Any]()
     positions = np.zeros(SIDE, int)
-    for corner in itertools.product(range(0, SIDE, size), repeat=2):
-        tile = Tile.at(corner, size)
+    for tile in pieces:
         given, kept = (tuple(slice(*span) for span in spans) for spans in (tile.given, tile.kept))
         part = _thrice(target, x[:, given[0], given[1]], w)
         inner = inside(tile.kept, tile.given)
@@ -543,7 +505,7 @@ def _thrice(target: str, x: np.ndarray, w: np.ndarray) -> np.ndarray:
 def channels(target: str, chunk: int) -> Row:
     """A convolution's filters in chunks: first it is predicted whether bits stay."""
     whole_case, part_case = (_layer(64, 64, 64, filters) for filters in (64, chunk))
-    whole_orders, part_orders = _orders(target, whole_case), _orders(target, part_case)
+    whole_orders, part_orders = orders(target, whole_case), orders(target, part_case)
     same = alike(np.tile(part_orders, 64 // chunk), whole_orders)
     x, w, _ = whole_case.operands()
     session = SESSIONS.of(Target.parse(target))
@@ -557,12 +519,8 @@ def channels(target: str, chunk: int) -> Row:
 
 def _against_prediction(differences: Sequence[Any], same: bool) -> Row:
     row = numbers(differences)
-    return row | {
-        "verdict": "differs" if row["differing"] else "equal",
-        "called": "rounding" if row["differing"] else "equal",
-        "predicted": same,
-        "right": same == (not row["differing"]),
-    }
+    row |= called(row["differing"])
+    return row | {"predicted": same, "right": same == (not row["differing"])}
 
 
 if __name__ == "__main__":

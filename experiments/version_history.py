@@ -12,10 +12,8 @@ Releases that are stored already are not installed again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from lib import frame
-from lib.frame import REPORT
 from lib.orders import measure_by_order, measured
 from probe import Case, Store, Target
 from probe.case.errors import ProbeError
@@ -33,7 +31,6 @@ TELLING = [
 """The same shape with operands that show nearly every changed order, and with ordinary ones."""
 
 LENGTHS = range(5, 20)
-PUBLISHED = (7, 8)
 
 TURNING = """
     0.12.1 1.0.0 1.2.1 1.5.0 1.6.0 1.8.0 1.13.1 1.14.0 1.15.0 2.0.0 2.1.0 2.3.0 2.4.0 2.5.0 2.6.0
@@ -46,24 +43,21 @@ BETWEEN = """
     2.17.0 2.19.0
 """.split()
 
-QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
-
 
 @frame.script
-def main(store: Path, quick: bool) -> bool:
-    """Release by release; whether Ctrl-C ended it."""
-    with Store.here(store) as kept:
-        if quick:
-            return ask(plan.questions_of_part(QUICK), kept)
+def main(experiment: frame.Experiment) -> None:
+    with experiment.store() as (kept, _):
+        if experiment.quick:
+            ask(plan.questions_of_part(frame.QUICK), kept)
+            return
         for version in plan.questions_of_part([*TURNING, *BETWEEN]):
             texts = [text for text in targets(version) if text not in measured(kept)]
-            if texts and release(version, texts, kept):
-                return True
-    return False
+            if texts:
+                release(version, texts, kept)
 
 
 def targets(version: str) -> list[str]:
-    """Returns a release with every way of running it that may change its order."""
+    """A release with every way of running it that may change its order."""
     release = release_numbers(version)
     switches = [""]
     if release >= (2,):
@@ -77,8 +71,8 @@ def targets(version: str) -> list[str]:
     return [Target.parse(f"tensorflow=={version}{text}").text for text in switches]
 
 
-def release(version: str, texts: list[str], store: Store) -> bool:
-    """Installs one release, measures it and removes it again; whether Ctrl-C ended it."""
+def release(version: str, texts: list[str], store: Store) -> None:
+    """Installs one release, measures it and removes it again."""
     out, where = Output(), Target.parse(f"tensorflow=={version}")
     kept = environments.find_environment("tensorflow", version) is not None
     try:
@@ -87,23 +81,19 @@ def release(version: str, texts: list[str], store: Store) -> bool:
     except ProbeError as error:
         out.note(str(error))  # the sweep stores it as a failure
     try:
-        return ask(texts, store)
+        ask(texts, store)
     finally:
         if not kept and environments.find_environment("tensorflow", version) is not None:
             remove_installed(where)
 
 
-def ask(texts: Iterable[str], store: Store) -> bool:
-    """Returns bits and differences of every target, then its orders; whether Ctrl-C ended it."""
+def ask(texts: Iterable[str], store: Store) -> None:
+    """Bits and differences of every target, then its orders."""
     for text in texts:
-        found = measure_by_order(
-            *(Target.parse(text), [REPORT, *TELLING], LENGTHS, store, "version_history"),
+        measure_by_order(
+            *(Target.parse(text), TELLING, LENGTHS, store, "version_history"),
             revealed={TELLING[0]: LENGTHS},
-            whole={REPORT: PUBLISHED},
         )
-        if found.interrupted:
-            return True
-    return False
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Shared by the scripts in ``experiments/`` and their notebooks; no part of the package.
 
-``frame`` is what a script begins with. ``conventions`` measures which inputs outputs read,
+``frame`` is what a script begins with, ``answering`` asks what is not stored, ``onnx_files`` writes
+models. ``conventions`` measures which inputs outputs read,
 ``orders`` how a target adds them, ``walking`` two runs of a model, ``trials`` makes findings into
 scripts, ``reports`` runs the cases of public reports on every target, ``locked`` has the results
 that a lock keeps.

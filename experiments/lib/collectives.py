@@ -106,10 +106,10 @@ def _rank(rank: int, world: int, room: str, end: Any) -> None:
     dist.destroy_process_group()
 
 
-def chunk(size: int, world: int, itemsize: int = 4) -> int:
+def chunk(size: int, world: int) -> int:
     """How many places in a row belong to one rank: the ring has two segments a rank at least, and
     none is larger than a MiB."""
-    least = max(-(-size * itemsize // MOST), 2 * world)
+    least = max(-(-size * np.float32().itemsize // MOST), 2 * world)
     segments = -(-least // world) * world
     return segments // world * -(-size // segments)
 

@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import itertools
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
-from multiprocessing import get_context
-from typing import Any, TypeVar
 
 import numpy as np
 
+from lib.answering import Answer, Answering, in_one_line
 from lib.referee import Referee, Unrefereed
 from probe.case import ulp
 from probe.case.case import Case
@@ -28,12 +23,9 @@ from probe.case.errors import InputError, ProbeError
 from probe.explain.comparison import Comparison, compare_shapes
 from probe.explain.enclosure import RoundingVerdict
 from probe.explain.runs import ComparedShapes, Finding, Revealer
-from probe.sweep import stored
-from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
-from probe.sweep.store import Store
+from probe.sweep.campaign import CampaignPart, Question, Row, case_row
 from probe.targets import machine
-from probe.targets.launch import AnySession, Sessions, open_session
-from probe.targets.progress import Tell
+from probe.targets.launch import AnySession, Sessions
 from probe.targets.target import Target
 
 OPERATIONS = {
@@ -51,13 +43,8 @@ MOST_PRODUCTS = 700
 MOST_OUTPUTS = 3000
 """Of one output, and of one call: a reveal stays within a second or two."""
 
-PATIENCE = 600.0
-
 MISTAKE = "a mistake of probe's: "
 """What the reason of a trial begins with that ended in an exception of our own."""
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -111,7 +98,7 @@ class Drawing:
         return Trial(number, target, shapes, other)
 
     def case(self, rng: random.Random) -> tuple[Row, int]:
-        """Returns arguments of ``Case``, and the longest length."""
+        """Arguments of ``Case``, and the longest length."""
         op, rank = _one(rng, self.operations), {"conv1d": 1, "conv3d": 3}
         windows = op in ("conv1d", "conv2d", "conv3d", "depthwise_conv2d")
         axes = rank.get(op, 2) if windows else 0
@@ -149,7 +136,7 @@ def _one(rng: random.Random, often: Mapping[str, int]) -> str:
 
 
 def _pair(rng: random.Random, case: Case, vary: str, longest: int) -> tuple[Case, str, int, int]:
-    """Returns a case at two values of an axis."""
+    """A case at two values of an axis."""
     if vary == "length":
         least = case.shortest_length
         at, against = rng.randint(least, least + longest), rng.randint(least, least + longest)
@@ -161,90 +148,35 @@ def _pair(rng: random.Random, case: Case, vary: str, longest: int) -> tuple[Case
     return case, vary, at, against
 
 
-def tried(
-    trials: Mapping[str, Sequence[Trial]],
-    store: Store,
-    experiment: str,
-    progress: Tell | None = None,
-    workers: int | None = None,
-) -> Tally:
-    """Runs, explains, referees and stores trials by target; those stored before are not repeated.
+class Judging(Answering[Question]):
+    """Drawn questions: what a target refuses, and a mistake of ours, are the reason of a row."""
 
-    ``found``: trials that were judged. What a target refuses is a row of ``trials`` too, with the
-    reason. ``workers``: targets at once.
-    """
-    job = _Fuzzing(store, experiment, progress, OPENS)
-    job.sides, job.known_rows = {}, stored_numbers(store, "trials")
-    return job.run([(Target.parse(text), some) for text, some in trials.items()], workers)
+    key, reasons = ("number",), (Exception,)
+
+    def reason(self, error: Exception) -> str:
+        if isinstance(error, ProbeError | Unrefereed):
+            return super().reason(error)
+        return f"{MISTAKE}{in_one_line(error)}"
 
 
-OPENS = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
+class Fuzzing(Judging[Trial]):
+    """Runs, explains and referees trials. ``sides``: the processes of each target's."""
 
-
-def stored_numbers(store: Store, table: str) -> set[tuple[str, int]]:
-    """Returns (run_id, number) of what the store has judged."""
-    rows = stored.read_table(store.path, table).to_pylist()
-    return {(row["run_id"], row["number"]) for row in rows}
-
-
-class Judging(Campaign[T]):
-    """``known_rows``: of ``stored_numbers``, which are not judged again."""
-
-    known_rows: set[tuple[str, int]]
-
-    def judge(self, table: str, row: Row, case: Case, judged: Callable[[], Row]) -> None:
-        """Stores what is found of a question; why, where it is refused. ``row``: what names it."""
-        if (row["run_id"], row["number"]) in self.known_rows:
-            with self.lock:
-                self.tally.before += 1
-            return
-        before = time.perf_counter()
-        try:
-            row |= judged()
-        except (ProbeError, Unrefereed) as error:
-            row["reason"] = machine.publishable(str(error))
-        except Exception as error:  # recorded as a mistake of probe, so that the next ones run
-            said = f"{MISTAKE}{type(error).__name__}: {error}"
-            row["reason"] = machine.publishable(said.splitlines()[0])
-        else:
-            with self.lock:
-                self.tally.found += 1
-        row["seconds"] = time.perf_counter() - before
-        self.keep("cases", case_row(case))
-        self.keep(table, row)
-
-
-class _Fuzzing(Judging[Trial]):
-    """``sides``: the processes of each target's trials."""
-
+    table = "trials"
     sides: dict[str, _Sides]
 
     def begin(self, part: CampaignPart[Trial]) -> None:
-        """Takes the target's process, and others as they are asked for."""
         self.sides[part.target.text] = part.stack.enter_context(_Sides(part.session, self.opens))
 
-    def ask(self, part: CampaignPart[Trial], question: Trial) -> None:
-        """Tries one trial."""
-        shapes, sides = question.shapes, self.sides[question.target]
-        row: Row = {"run_id": part.run_id, "number": question.number, "target": question.target}
-        row |= {"case_id": shapes.case.id, "against_target": question.against_target}
-        row |= {"vary": shapes.vary if shapes.paired else None}
-        row |= {"at": shapes.at, "against": shapes.against}
-        self.judge("trials", row, shapes.case, lambda: sides.judged(question))
+    def columns(self, question: Trial) -> Row:
+        shapes = question.shapes
+        row: Row = {"number": question.number, "against_target": question.against_target}
+        row |= {"case_id": shapes.case.id, "vary": shapes.vary if shapes.paired else None}
+        return row | {"at": shapes.at, "against": shapes.against}
 
-
-def in_process(
-    function: Callable[[list[Any]], list[Any]], some: Sequence[Any], died: Callable[[Any], Any]
-) -> list[Any]:
-    """Returns what a function gives for each of some in a process of its own; where that dies, for
-    each in its own."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        try:
-            return pool.submit(function, list(some)).result()
-        except BrokenProcessPool:
-            if len(some) > 1:
-                return [each for one in some for each in in_process(function, [one], died)]
-            return [died(some[0])]
+    def answer(self, part: CampaignPart[Trial], question: Trial) -> Answer:
+        self.keep("cases", case_row(question.shapes.case))
+        return {"trials": self.sides[question.target].judged(question)}
 
 
 class _Sides:
@@ -272,7 +204,7 @@ class _Sides:
         return told(found) | self._refereed(found, finding)
 
     def _refereed(self, found: Comparison, finding: Finding) -> Row:
-        """Returns what direct calls say; nulls, and why, where there is none."""
+        """What direct calls say; nulls, and why, where there is none."""
         direct = []
         for side in (found.left, found.right):
             try:
@@ -303,7 +235,7 @@ class _Sides:
 
 
 def told(found: Comparison) -> Row:
-    """Returns what probe says of a comparison, in columns of ``trials``."""
+    """What probe says of a comparison, in columns of ``trials``."""
     return {
         "compared": found.compared,
         "differing": len(found.differing),
@@ -316,6 +248,6 @@ def told(found: Comparison) -> Row:
 
 
 def proved(verdict: RoundingVerdict) -> Row:
-    """Returns what is proved of differing outputs, in columns of ``trials``, ``walks``, ..."""
+    """What is proved of differing outputs, in columns of ``trials``, ``walks``, ..."""
     names = ("explained", "within", "beyond")
     return {name: getattr(verdict, name) for name in names} | {"open": verdict.unknown}

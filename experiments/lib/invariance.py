@@ -76,52 +76,43 @@ class Subject:
     likes: tuple[str, ...] = ("largest",)
 
 
-Pair = tuple[np.ndarray, np.ndarray]
+class Compared(NamedTuple):
+    """One answer: numbers that must agree, and how many differ in the library and in the mode."""
+
+    size: int
+    compared: int
+    plain: int
+    differing: int
 
 
 @dataclass
 class Counted:
     """What became of an axis. ``kept``: the first answers have the plain library's bits."""
 
-    compared: int = 0
-    plain: int = 0
-    differing: int = 0
+    answers: list[Compared] = field(default_factory=list)
     kept: bool = True
-    sizes: set[int] = field(default_factory=set)
-    plain_sizes: set[int] = field(default_factory=set)
-    differing_sizes: set[int] = field(default_factory=set)
-
-    def add(self, size: int, plain: Pair, mine: Pair, dtype: str) -> None:
-        """Counts one answer of each, beside what it must be."""
-        differing, other = different(*mine, dtype), different(*plain, dtype)
-        self.compared += mine[0].size
-        self.differing += differing
-        self.plain += other
-        self.sizes.add(size)
-        if differing:
-            self.differing_sizes.add(size)
-        if other:
-            self.plain_sizes.add(size)
 
     def columns(self) -> dict[str, Any]:
         """As the columns of ``invariances``."""
-        sizes = {name: spans(getattr(self, name)) for name in _SIZES}
-        names = ("compared", "plain", "differing", "kept")
-        return {name: getattr(self, name) for name in names} | sizes
-
-
-_SIZES = ("sizes", "plain_sizes", "differing_sizes")
+        columns: dict[str, Any] = {"kept": self.kept, "sizes": spans(a.size for a in self.answers)}
+        columns["compared"] = sum(each.compared for each in self.answers)
+        for name in ("plain", "differing"):
+            some = [each for each in self.answers if getattr(each, name)]
+            columns |= {name: sum(getattr(each, name) for each in some)}
+            columns |= {f"{name}_sizes": spans(each.size for each in some)}
+        return columns
 
 
 def spans(sizes: Iterable[int]) -> list[int]:
-    """Returns sizes as start, stop, start, stop, ..."""
-    mask = np.zeros(max(sizes, default=0) + 1, bool)
-    mask[list(sizes)] = True
+    """Sizes as start, stop, start, stop, ..."""
+    places = sorted({*sizes})
+    mask = np.zeros(max(places, default=0) + 1, bool)
+    mask[places] = True
     return ranges_of_mask(mask)
 
 
 def different(y: np.ndarray, wanted: np.ndarray, dtype: str) -> int:
-    """Returns how many numbers have different bits; +0 and -0 are different."""
+    """How many numbers have different bits; +0 and -0 are different."""
     if ulp.equal(y, wanted, dtype) and y.all() and wanted.all():
         return 0
     return int(np.count_nonzero(ulp.bits_apart(y, wanted, dtype, zeros="differ")))
@@ -137,8 +128,9 @@ def counted(made: Made, groups: Iterable[Group], dtype: str) -> Counted:
         mine = made.read(made.invariant(*group.whole))
         found.kept &= not different(mine, first, dtype)
         for size, inputs, wanted in group.questions:
-            y, other = made.read(made.invariant(*inputs)), made.read(made.plain(*inputs))
-            found.add(size, (other, wanted(first)), (y, wanted(mine)), dtype)
+            y, plain = made.read(made.invariant(*inputs)), made.read(made.plain(*inputs))
+            counts = (different(plain, wanted(first), dtype), different(y, wanted(mine), dtype))
+            found.answers.append(Compared(size, y.size, *counts))
     return found
 
 
@@ -161,7 +153,7 @@ def timed(made: Made, size: int, repeat: int) -> Iterator[tuple[str, int, float]
 
 
 def subjects() -> Iterator[Subject]:
-    """Yields those of every library."""
+    """Those of every library."""
     for name in SUBJECTS:
         yield from import_module(name).subjects()
 
@@ -216,15 +208,8 @@ def backwards(channels: int, filters: int, turn: int) -> Subject:
         def given(size: int) -> tuple[np.ndarray]:
             return (np.repeat(library.x[None].astype(np.float32), size, axis=0),)
 
-        return Made(
-            library,
-            invariant,
-            None,
-            np.asarray,
-            {"size": groups},
-            ((1, 4, 16, 32), given),
-            lambda threads: None,
-        )
+        axes, timed = {"size": groups}, ((1, 4, 16, 32), given)
+        return Made(library, invariant, None, np.asarray, axes, timed, lambda threads: None)
 
     name = f"linear {channels} -> {filters} float32"
     return Subject(name, "reference", "linear", "float32", make, ("largest", "cheapest"))

@@ -10,6 +10,7 @@ import numpy as np
 from lib.invariance import Made, Subject
 from lib.invariance_torch import SEED, batches
 from lib.models import calibrated, transformer_layer
+from lib.onnx_files import onnx_file
 from probe.sizes import stable
 from probe.targets.progress import without_stderr
 
@@ -28,12 +29,12 @@ def drawn(*shape: int) -> np.ndarray:
 
 
 def weights(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    """Returns weights that keep the size of what they are multiplied with."""
+    """Weights that keep the size of what they are multiplied with."""
     return (rng.standard_normal(shape) / np.sqrt(np.prod(shape[:-1]))).astype(np.float32)
 
 
 def made(x: np.ndarray, plain: Run, same: Run, report: Any) -> Made:
-    """Returns a subject whose samples lie along the first axis of one array."""
+    """A subject whose samples lie along the first axis of one array."""
 
     def threads(count: int) -> None:
         """Leaves them as they are."""
@@ -44,7 +45,6 @@ def made(x: np.ndarray, plain: Run, same: Run, report: Any) -> Made:
 
 
 def of_keras(like: str) -> Made:
-    """Returns MobileNetV2 of Keras, called eagerly."""
     model, x = calibrated("MobileNetV2", 96), drawn(96, 96, 3)
     same, report = stable.invariant(model, range(1, BATCH + 1), like, example=x)
 
@@ -55,7 +55,7 @@ def of_keras(like: str) -> Made:
 
 
 def of_jax(like: str) -> Made:
-    """Returns a layer of a transformer, jitted."""
+    """A layer of a transformer, jitted."""
     import jax
 
     rng, x = np.random.default_rng(SEED), drawn(20, 64)
@@ -74,27 +74,16 @@ def of_jax(like: str) -> Made:
 
 
 def perceptron(like: str) -> Made:
-    """Returns three matrix products with ReLU between them, an ONNX file."""
+    """Three matrix products with ReLU between them, an ONNX file."""
     import onnxruntime
-    from onnx import TensorProto, helper, numpy_helper
 
     rng = np.random.default_rng(SEED)
-    shapes = (384, 1536), (1536, 384), (384, 10)
-    nodes, arrays, now = [], [], "x"
-    for number, shape in enumerate(shapes):
-        arrays.append(numpy_helper.from_array(weights(rng, *shape), f"w{number}"))
-        nodes.append(helper.make_node("MatMul", [now, f"w{number}"], [f"h{number}"]))
-        nodes.append(helper.make_node("Relu", [f"h{number}"], [f"y{number}"]))
-        now = f"y{number}"
-    del nodes[-1]
-    graph = helper.make_graph(
-        *(nodes, "perceptron"),
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 384])],
-        [helper.make_tensor_value_info("h2", TensorProto.FLOAT, ["batch", 10])],
-        arrays,
+    shapes = {"w0": (384, 1536), "w1": (1536, 384), "w2": (384, 10)}
+    layers = "h0 = MatMul(x, w0) y0 = Relu(h0) h1 = MatMul(y0, w1) y1 = Relu(h1) y = MatMul(y1, w2)"
+    content = onnx_file(
+        f"(float[batch,384] x) => (float[batch,10] y) {{ {layers} }}",
+        **{name: weights(rng, *shape) for name, shape in shapes.items()},
     )
-    opset = [helper.make_opsetid("", 17)]
-    content = helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,6 @@ class Layer:
 
     @property
     def leaves(self) -> int:
-        """Returns products of an output."""
         if not self.words:
             return self.weights[1]
         groups = dict(self.words).get("groups", 1)
@@ -74,17 +74,16 @@ def drawn() -> Iterator[Layer]:
         for number in range(count):
             dtype = DTYPES[number % len(DTYPES)]
             bias = kind != "matmul" and draw.random() < 0.6
-            yield _DRAW.get(kind, _convolution)(draw, kind, dtype, bias)
+            make = _convolution if kind not in ("linear", "linear, wide", "matmul") else _linear
+            yield make(draw, kind, dtype, bias)
 
 
 def _linear(draw: random.Random, kind: str, dtype: str, bias: bool) -> Layer:
-    channels = round(math.exp(draw.uniform(math.log(8), math.log(512))))
-    filters = draw.randint(1, max(1, min(512, MULTIPLY // channels)))
-    return Layer(kind, dtype, (channels,), (filters, channels), bias)
-
-
-def _wide(draw: random.Random, kind: str, dtype: str, bias: bool) -> Layer:
-    channels, filters = (draw.choice((384, 512, 700, 768, 1024, 1536)) for _ in range(2))
+    if kind == "linear, wide":
+        channels, filters = (draw.choice((384, 512, 700, 768, 1024, 1536)) for _ in range(2))
+    else:
+        channels = round(math.exp(draw.uniform(math.log(8), math.log(512))))
+        filters = draw.randint(1, max(1, min(512, MULTIPLY // channels)))
     return Layer(kind, dtype, (channels,), (filters, channels), bias)
 
 
@@ -106,15 +105,8 @@ def _convolution(draw: random.Random, kind: str, dtype: str, bias: bool) -> Laye
     return Layer(kind, dtype, (inputs, *sizes), weights, bias, said)
 
 
-_DRAW: dict[str, Callable[..., Layer]] = {
-    "linear": _linear,
-    "linear, wide": _wide,
-    "matmul": _linear,
-}
-
-
 def operands(layer: Layer, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns one sample, weights and bias whose sums show nearly every order; float64.
+    """One sample, weights and bias whose sums show nearly every order; float64.
 
     The second set has a bias that takes a product away, the third of a convolution has no two
     windows alike.
@@ -138,7 +130,7 @@ def operands(layer: Layer, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def built(layer: Layer) -> Any:
-    """Returns the module, with whatever weights."""
+    """The module, with whatever weights."""
     import torch
 
     class Product(torch.nn.Module):
@@ -166,7 +158,7 @@ def built(layer: Layer) -> Any:
 
 
 def of_layer(layer: Layer) -> Subject:
-    """Returns the subject of a layer: every size, the same sample at every place."""
+    """The subject of a layer: every size, the same sample at every place."""
 
     def make(like: str) -> Made:
         import torch
@@ -239,27 +231,17 @@ def _loaded(module: Any, sets: dict[int, Any], layer: Layer, seed: int) -> None:
 
 
 def read(y: Any) -> np.ndarray:
-    """Returns an answer as a container array."""
     from probe.sizes.invariant.torch_calls import container
 
     return container(y)[0]
 
 
 def batches(x: Any, sizes: Sequence[int]) -> Iterator[Group]:
-    """Yields the first samples of a batch, and the last ones: against the whole batch."""
-    count = len(x)
+    """The first samples of a batch, and the last ones: against the whole batch."""
     parts = [
-        slice(start, start + size) for size in sizes for start in dict.fromkeys((0, count - size))
+        slice(start, start + size) for size in sizes for start in dict.fromkeys((0, len(x) - size))
     ]
-    questions = [
-        Question(part.stop - part.start, (x[part],), partial(_taken, part)) for part in parts
-    ]
-    yield Group((x,), questions)
-
-
-def _taken(index: Any, whole: np.ndarray) -> np.ndarray:
-    taken: np.ndarray = whole[index]
-    return taken
+    yield Group((x,), [Question(len(x[part]), (x[part],), itemgetter(part)) for part in parts])
 
 
 BATCH = 64
@@ -273,7 +255,7 @@ Build = Callable[[Any], Any]
 
 
 def pictures(name: str, build: Build, shape: Sequence[int], sizes: Sequence[int]) -> Subject:
-    """Returns a model with seeded weights, of samples of one shape."""
+    """A model with seeded weights, of samples of one shape."""
 
     def make(like: str) -> Made:
         import torch
@@ -336,20 +318,16 @@ def sentences(
     return Subject(name, "torch", "model", "float32", make)
 
 
-def _rows(told: Sequence[Any], chosen: Sequence[int]) -> Callable[[np.ndarray], np.ndarray]:
-    """Of an answer to all sentences the rows of some."""
+def _question(told: Sequence[Any], chosen: Sequence[int], length: int, size: int) -> Question:
+    """Some sentences, padded: of an answer to all of them their rows are wanted."""
     ends = np.cumsum([0, *map(len, told)])
     index = np.concatenate([np.arange(ends[n], ends[n + 1]) for n in chosen])
-    return lambda whole: whole[index]
-
-
-def _question(told: Sequence[Any], chosen: Sequence[int], length: int, size: int) -> Question:
-    return Question(size, ([told[n] for n in chosen], length), _rows(told, chosen))
+    return Question(size, ([told[n] for n in chosen], length), itemgetter(index))
 
 
 def _batches(told: Sequence[Any], longest: int) -> Iterator[Group]:
     sizes = [size for size in SOME_SIZES if size <= len(told)]
-    chosen = [list(range(start, start + size)) for size in sizes for start in (0, len(told) - size)]
+    chosen = [range(start, start + size) for size in sizes for start in (0, len(told) - size)]
     questions = [
         _question(told, some, max(len(told[n]) for n in some), len(some)) for some in chosen
     ]
@@ -357,13 +335,11 @@ def _batches(told: Sequence[Any], longest: int) -> Iterator[Group]:
 
 
 def _padded(told: Sequence[Any], longest: int) -> Iterator[Group]:
-    """Yields every sentence alone, with no padding and with more of it."""
+    """Every sentence alone, with no padding and with more of it."""
     questions = [
         _question(told, [number], length, length)
-        for number, one in enumerate(told)
-        for length in sorted(
-            {len(one), min(len(one) + 1, longest), (len(one) + longest) // 2, longest}
-        )
+        for number, n in enumerate(map(len, told))
+        for length in sorted({n, min(n + 1, longest), (n + longest) // 2, longest})
     ]
     yield Group((told, longest), questions)
 
@@ -385,7 +361,7 @@ def encoder(torch: Any) -> tuple[Any, Callable[..., Any], list[Any]]:
 
 
 def minilm(torch: Any) -> tuple[Any, Callable[..., Any], list[Any]]:
-    """Returns the packaged sentence transformer, its last hidden states."""
+    """The packaged sentence transformer, its last hidden states."""
     module, tokenizer = packaged_minilm(provide(FOLDER))
     draw, words = random.Random(SEED), " ".join(zoo.SENTENCES).split()
     texts = [*zoo.SENTENCES]
@@ -393,8 +369,7 @@ def minilm(torch: Any) -> tuple[Any, Callable[..., Any], list[Any]]:
     told = [tokenizer.encode(text).ids for text in texts]
 
     def called(model: Any, rows: Sequence[Any], length: int) -> Any:
-        tokens = torch.tensor([list(row) + [0] * (length - len(row)) for row in rows])
-        mask = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in rows])
+        tokens, mask = map(torch.from_numpy, zoo.padded(rows, length))
         return model(input_ids=tokens, attention_mask=mask).last_hidden_state[mask.bool()]
 
     return module, called, told

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from lib.onnx_files import onnx_file
+
 
 def _numbers(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
@@ -16,39 +18,29 @@ ROWS, WEIGHTS = _numbers(64, 768), _numbers(768, 96, seed=1)
 SIGNAL, KERNEL = _numbers(4, 130, 48), _numbers(5, 48, 40, seed=2)
 
 
-def _scipy_filter() -> Any:
+def _scipy(compute: Callable[[Any], Any]) -> Any:
     from scipy import signal
 
-    return signal.lfilter([0.2, 0.3, 0.1], [1.0, -0.4, 0.2], _numbers(3, 400))
+    return compute(signal)
 
 
-def _torch(name: str) -> Any:
+def _torch(compute: Callable[[Any, Any, Any], Any]) -> Any:
     import torch
 
-    f, x = torch.nn.functional, torch.from_numpy(ROWS)
-    return {
-        "linear": lambda: f.linear(x, torch.from_numpy(WEIGHTS.T.copy())),
-        "layer norm and gelu": lambda: f.gelu(f.layer_norm(x, x.shape[-1:])),
-    }[name]()
+    x, w = torch.from_numpy(ROWS), torch.from_numpy(WEIGHTS.T.copy())
+    return compute(torch.nn.functional, x, w)
 
 
-def _jax(name: str) -> Any:
+def _jax(compute: Callable[[Any, Any, Any], Any]) -> Any:
     import jax
 
-    x, w = jax.numpy.asarray(ROWS), jax.numpy.asarray(WEIGHTS)
-    return {
-        "product": lambda: x @ w,
-        "compiled layer": lambda: jax.jit(lambda a, b: jax.nn.gelu(a @ b).sum(-1))(x, w),
-    }[name]()
+    return compute(jax, jax.numpy.asarray(ROWS), jax.numpy.asarray(WEIGHTS))
 
 
-def _tensorflow(name: str) -> Any:
+def _tensorflow(compute: Callable[[Any], Any]) -> Any:
     import tensorflow as tf
 
-    return {
-        "convolution": lambda: tf.nn.conv1d(SIGNAL, KERNEL, 1, "SAME"),
-        "softmax": lambda: tf.nn.softmax(ROWS),
-    }[name]()
+    return compute(tf)
 
 
 def _opencv() -> Any:
@@ -58,34 +50,31 @@ def _opencv() -> Any:
 
 
 def _onnxruntime() -> Any:
-    import onnx
     import onnxruntime
-    from onnx import helper, numpy_helper
 
-    nodes = [("MatMul", ["x", "w"], ["a"]), ("Elu", ["a"], ["b"]), ("Softmax", ["b"], ["y"])]
-    kind = onnx.TensorProto.FLOAT
-    graph = helper.make_graph(
-        [helper.make_node(*one) for one in nodes],
-        "graph",
-        [helper.make_tensor_value_info("x", kind, ROWS.shape)],
-        [helper.make_tensor_value_info("y", kind, None)],
-        [numpy_helper.from_array(WEIGHTS, "w")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    session = onnxruntime.InferenceSession(model.SerializeToString())
-    return session.run(None, {"x": ROWS})[0]
+    layers = "a = MatMul(x, w) b = Elu(a) y = Softmax(b)"
+    file = onnx_file(f"(float[64,768] x) => (float[?,?] y) {{ {layers} }}", w=WEIGHTS)
+    return onnxruntime.InferenceSession(file).run(None, {"x": ROWS})[0]
 
 
 CHECKS: dict[str, Callable[[], Any]] = {
     "numpy product": lambda: ROWS @ WEIGHTS,
     "numpy exponential": lambda: np.exp(ROWS),
-    "scipy filter": _scipy_filter,
-    "torch linear": lambda: _torch("linear"),
-    "torch layer norm and gelu": lambda: _torch("layer norm and gelu"),
-    "jax product": lambda: _jax("product"),
-    "jax compiled layer": lambda: _jax("compiled layer"),
-    "tensorflow convolution": lambda: _tensorflow("convolution"),
-    "tensorflow softmax": lambda: _tensorflow("softmax"),
+    "scipy filter": lambda: _scipy(
+        lambda signal: signal.lfilter([0.2, 0.3, 0.1], [1.0, -0.4, 0.2], _numbers(3, 400))
+    ),
+    "torch linear": lambda: _torch(lambda f, x, w: f.linear(x, w)),
+    "torch layer norm and gelu": lambda: _torch(
+        lambda f, x, _: f.gelu(f.layer_norm(x, x.shape[-1:]))
+    ),
+    "jax product": lambda: _jax(lambda jax, x, w: x @ w),
+    "jax compiled layer": lambda: _jax(
+        lambda jax, x, w: jax.jit(lambda a, b: jax.nn.gelu(a @ b).sum(-1))(x, w)
+    ),
+    "tensorflow convolution": lambda: _tensorflow(
+        lambda tf: tf.nn.conv1d(SIGNAL, KERNEL, 1, "SAME")
+    ),
+    "tensorflow softmax": lambda: _tensorflow(lambda tf: tf.nn.softmax(ROWS)),
     "onnxruntime layers": _onnxruntime,
     "opencv blur": _opencv,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
@@ -25,38 +26,37 @@ COLOURS = ("#d9d9d9", "#56b4e9", "#d55e00", "#0072b2")
 
 
 def by_machine(store: str | Path) -> dict[str, Results]:
-    """Returns the results of every machine of an experiment, by its processor's name.
+    """The results of every machine of an experiment, by its processor's name.
 
     Processors of one name are told by their labels too. Errors: StoreError where there are none.
     """
     found = {label: load(Path(store) / label) for label in load(store).machines}
-    names = {label: _processor(one) for label, one in found.items()}
+    models = {label: str(one.runs.cpu_model.dropna().iloc[0]) for label, one in found.items()}
+    # such as `AMD EPYC` or `Intel Xeon`: the model without its marks
+    marks = re.compile(r"\(R\)|\(TM\)| Processor| CPU")
+    names = {at: " ".join(marks.sub("", model).split()[:2]) for at, model in models.items()}
     alone = {label: list(names.values()).count(name) == 1 for label, name in names.items()}
     return {names[at] if alone[at] else f"{names[at]} ({at})": one for at, one in found.items()}
 
 
-def _processor(found: Results) -> str:
-    """Such as ``AMD EPYC`` or ``Intel Xeon``: the model without its marks."""
-    model = str(found.runs.cpu_model.dropna().iloc[0])
-    for mark in ("(R)", "(TM)", " Processor", " CPU"):
-        model = model.replace(mark, "")
-    return " ".join(model.split()[:2])
-
-
 def pairs(found: Mapping[str, Results]) -> list[tuple[str, str]]:
-    """Returns all pairs of machines."""
     return list(combinations(found, 2))
 
 
 def agreement(found: Mapping[str, Results], pair: tuple[str, str]) -> pandas.DataFrame:
-    """Returns comparisons that both machines have, by target (rows) and by what is alike (columns).
+    """Comparisons that both machines have, by target (rows) and by what is alike (columns).
 
     ``same bits``; ``different bits``: stable, or unstable, on both; ``changes only on`` one.
     The bits are those of the shorter side (``digest_at``); of the same library version alone.
     """
     import pandas as pd
 
-    one, other = (_comparisons(found[name]) for name in pair)
+    one, other = (
+        newest(found[name], "comparisons").merge(
+            found[name].runs[["run_id", "library_version"]], on="run_id"
+        )
+        for name in pair
+    )
     both = one.merge(other, on=[*PLACE, "library_version"], suffixes=("", "_other"))
     unstable = both.differing > 0, both.differing_other > 0
     words = {True: "same bits", False: "different bits"}
@@ -66,11 +66,6 @@ def agreement(found: Mapping[str, Results], pair: tuple[str, str]) -> pandas.Dat
     columns = ["same bits", "different bits", *(f"changes only on {name}" for name in pair)]
     counts = pd.crosstab(both.target, kind)
     return counts.reindex(index=in_order(both.target), columns=columns, fill_value=0)
-
-
-def _comparisons(found: Results) -> pandas.DataFrame:
-    versions = found.runs[["run_id", "library_version"]]
-    return newest(found, "comparisons").merge(versions, on="run_id")
 
 
 def walks(found: Mapping[str, Results], pair: tuple[str, str]) -> pandas.DataFrame:
@@ -94,14 +89,14 @@ def walks(found: Mapping[str, Results], pair: tuple[str, str]) -> pandas.DataFra
 
 
 def _walked(found: Results) -> pandas.Series:
-    """Returns the verdicts on pairs of runs, by ``model, target, vary, at, against``."""
+    """The verdicts on pairs of runs, by ``model, target, vary, at, against``."""
     rows = newest(found, "walks")
     rows = rows[rows.verdict.isin(["equal", "differs"])]
     return rows.set_index(["model", "target", *PLACE[2:]]).verdict
 
 
 def invariance(found: Mapping[str, Results]) -> pandas.DataFrame:
-    """Returns what the invariant mode kept and cost, a row a machine.
+    """What the invariant mode kept and cost, a row a machine.
 
     How many layers and models were run, how many numbers must agree, how many of them differ in the
     unchanged library and in the mode; and medians over layers of the time over the unchanged
@@ -112,7 +107,8 @@ def invariance(found: Mapping[str, Results]) -> pandas.DataFrame:
     rows = {}
     for name, one in found.items():
         within = one.invariances[one.invariances.axis != "threads"]
-        times = one.measurements[~one.measurements.subject.isin(_models(within))]
+        models = within[within.kind == "model"].subject
+        times = one.measurements[~one.measurements.subject.isin(models)]
         of = times.variant.str.split(", ", expand=True)
         keys = [times["subject"], times["size"], of[1], of[0]]
         best = times.groupby(keys).value.min().unstack()
@@ -127,10 +123,6 @@ def invariance(found: Mapping[str, Results]) -> pandas.DataFrame:
             "time, 16 and more": f"{ratio[many].median():.2f}",
         }
     return pd.DataFrame.from_dict(rows, orient="index")
-
-
-def _models(rows: pandas.DataFrame) -> pandas.Series:
-    return rows[rows.kind == "model"].subject.drop_duplicates()
 
 
 def summations(found: Mapping[str, Results]) -> pandas.DataFrame:

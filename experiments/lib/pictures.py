@@ -121,7 +121,7 @@ def bits_table(axes: Axes, bits: pd.DataFrame, ulps: pd.DataFrame) -> None:
 
 
 def agreement(digests: pd.DataFrame) -> pd.DataFrame:
-    """Returns how many columns every two rows have in common, where both have something."""
+    """How many columns every two rows have in common, where both have something."""
     values = digests.to_numpy(dtype=object)
     same = [[int(np.sum((a == b) & pd.notna(a))) for b in values] for a in values]
     return pd.DataFrame(same, index=digests.index, columns=digests.index)
@@ -136,7 +136,7 @@ def agreement_matrix(axes: Axes, shared: pd.DataFrame) -> None:
 
 
 def grouped_alike(shared: pd.DataFrame) -> list[Any]:
-    """Returns the rows of :func:`agreement`, those that agree most next to each other."""
+    """The rows of :func:`agreement`, those that agree most next to each other."""
     left: list[Any] = list(shared.index)
     found: list[Any] = []
     while left:
@@ -177,7 +177,6 @@ def spread(axes: Axes, values: Mapping[str, Any]) -> None:
 
 
 def cause_colour(cause: str) -> str:
-    """Returns the colour of a cause."""
     return CAUSES.get(cause, OTHER_CAUSE)
 
 

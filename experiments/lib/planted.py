@@ -10,7 +10,6 @@ difference was missed or invented.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,16 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from lib.fuzzing import in_process, stored_numbers
+from lib.answering import Answer, InProcesses, answer_each
 from probe.case import ulp
 from probe.order.replay import replay
 from probe.order.summation import EVERY, Rounding, Summation
 from probe.order.tree import Tree
-from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally
-from probe.sweep.store import Store
+from probe.sweep.campaign import CampaignPart, Row
 from probe.targets import machine
-from probe.targets.progress import Tell, silent
-from probe.targets.target import Target
 
 NOTHING = "nothing"
 """What is planted where both sides give the same bits."""
@@ -50,7 +46,7 @@ class Double:
     inputs: Sequence[np.ndarray] | None = None
 
     def plain(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns what both give when they are called directly."""
+        """What both give when they are called directly."""
         given = () if self.inputs is None else tuple(self.inputs)
         left, right = (np.asarray(one(*given)) for one in (self.left, self.right))
         return left, right
@@ -72,7 +68,7 @@ def plants(target: str) -> Callable[[Draw], Draw]:
 
 
 def drawn(target: str, number: int, seed: int) -> Double:
-    """Returns one pair: the same for a seed; kinds take turns."""
+    """One pair: the same for a seed; kinds take turns."""
     some = PLANTED[target]
     return some[number % len(some)](random.Random(f"{seed} {target} {number}"))
 
@@ -86,7 +82,7 @@ def _array(rng: random.Random, *shape: int) -> np.ndarray:
 
 
 def _product(summation: Summation) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """Returns a matrix product, (rows, k) by (k, filters), whose sums are all this one."""
+    """A matrix product, (rows, k) by (k, filters), whose sums are all this one."""
 
     def product(x: np.ndarray, w: np.ndarray) -> np.ndarray:
         rows, filters = len(x), w.shape[1]
@@ -148,16 +144,12 @@ FORMULAS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def _exact(name: str, x: np.ndarray) -> np.ndarray:
-    return FORMULAS[name](np.asarray(x, np.float64)).astype(np.float32)
-
-
 def _seam(name: str, width: int) -> Callable[[np.ndarray], np.ndarray]:
     """A function in vectors of a width, whose remainder is rounded differently: where the last bits
     of its input say so, as where a polynomial of another degree rounds."""
 
     def function(x: np.ndarray) -> np.ndarray:
-        y = _exact(name, x)
+        y = FORMULAS[name](np.asarray(x, np.float64)).astype(np.float32)
         flat, given = y.reshape(-1), np.ascontiguousarray(x).reshape(-1).view(np.uint32)
         start = flat.size // width * width
         tail = flat[start:]
@@ -409,50 +401,23 @@ def _answer(planted: str, cause: str, direct: int, differing: int | None) -> str
     return "right" if set(cause.split("+")) <= set(planted.split("+")) else "false"
 
 
-def asked(
-    counts: dict[str, int], seed: int, store: Store, experiment: str, tell: Tell = silent
-) -> Tally:
-    """Draws pairs for each target, asks for their causes, and stores the answers; what the store
-    has is not asked again."""
-    job = _Asking(store, experiment, tell)
-    job.seed, job.known_rows = seed, stored_numbers(store, "planted")
-    return job.run(
-        (Target.parse(text), [range(n, min(n + AT_ONCE, count)) for n in range(0, count, AT_ONCE)])
-        for text, count in counts.items()
-    )
+class Planting(InProcesses):
+    """Draws pairs by their numbers and asks for their causes."""
 
-
-class _Asking(Campaign[range]):
-    """Numbers of pairs are asked in processes of their own, which a library may end."""
-
+    table, key = "planted", ("number",)
     seed: int
-    known_rows: set[tuple[str, int]]
 
-    def size(self, question: range) -> int:
-        return len(question)
+    def columns(self, question: int) -> Row:
+        return {"number": question}
 
-    def ask(self, part: CampaignPart[range], question: range) -> None:
-        """Asks about some pairs, but those that are stored."""
-        todo = [number for number in question if (part.run_id, number) not in self.known_rows]
-        self.tally.before += len(question) - len(todo)
-        ask = partial(_asked, part.target.text, seed=self.seed)
-        for row in in_process(ask, todo, _refused) if todo else ():
-            self.keep("planted", {"run_id": part.run_id, "target": part.target.text} | row)
-            self.tally.found += row["reason"] is None
+    def function(self, part: CampaignPart[Any]) -> Any:
+        return partial(answer_each, partial(_judged_number, part.target.text, self.seed))
 
 
-def _asked(text: str, numbers: Sequence[int], seed: int) -> list[Row]:
-    found = []
-    for number in numbers:
-        begun = time.perf_counter()
-        try:
-            row = {"number": number, "reason": None} | judged(drawn(text, number, seed))
-        except Exception as error:  # recorded, so that the next ones run
-            said = f"{type(error).__name__}: {error}"
-            row = _refused(number, machine.publishable(said.splitlines()[0]))
-        found.append(row | {"seconds": time.perf_counter() - begun})
-    return found
+def _judged_number(text: str, seed: int, number: int) -> Answer:
+    return {"planted": judged(drawn(text, number, seed))}
 
 
-def _refused(number: int, reason: str = "the process died") -> Row:
-    return {"number": number, "reason": reason, "seconds": 0.0}
+def numbers(count: int) -> list[range]:
+    """Those of this many pairs, as one process each is asked about them."""
+    return [range(n, min(n + AT_ONCE, count)) for n in range(0, count, AT_ONCE)]

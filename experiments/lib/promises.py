@@ -10,24 +10,22 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lib.fuzzing import OPENS, Drawing, Judging, stored_numbers
+from lib.answering import Answer
+from lib.fuzzing import Drawing, Judging
 from lib.referee import Arrays, Referee
 from probe.case import operands, ulp
 from probe.case.case import Case
 from probe.case.errors import InputError
 from probe.order.window import Geometry
 from probe.sizes import thresholds
-from probe.sweep.campaign import CampaignPart, Row, Tally
-from probe.sweep.store import Store
+from probe.sweep.campaign import CampaignPart, Row, case_row
 from probe.targets.launch import AnySession
-from probe.targets.progress import Tell
-from probe.targets.target import Target
 from probe.ui.answers.cases import Switching
 
 REPEATED = 5
@@ -58,11 +56,9 @@ class Asked:
 
     @property
     def sizes(self) -> range:
-        """Returns all sizes that may be promised."""
         return range(thresholds.shortest_size(self.case, self.vary), self.upto + 1)
 
     def at(self, size: int) -> Case:
-        """Returns the case at a size."""
         return self.case.with_(**{self.vary: size})
 
 
@@ -96,39 +92,24 @@ def _drawn(rng: random.Random, drawing: Drawing, target: str, number: int) -> As
     return asked if len(asked.sizes) > 1 and work <= MOST else None
 
 
-def promised(
-    asked: Mapping[str, Sequence[Asked]],
-    store: Store,
-    experiment: str,
-    progress: Tell | None = None,
-    workers: int | None = None,
-) -> Tally:
-    """Asks, referees and stores promises by target; those stored before are not repeated.
+class Promises(Judging[Asked]):
+    """Asks for sizes and referees them. ``referees``: what calls each target's library directly,
+    one dictionary for all threads: targets that begin at once would lose each other's."""
 
-    ``found``: cases whose promises were held against direct calls. What a target refuses is a row
-    too, with the reason. ``workers``: targets at once.
-    """
-    job = _Promises(store, experiment, progress, OPENS)
-    job.referees, job.known_rows = {}, stored_numbers(store, "promises")
-    return job.run([(Target.parse(text), some) for text, some in asked.items()], workers)
-
-
-class _Promises(Judging[Asked]):
-    """``referees``: what calls each target's library directly."""
-
+    table = "promises"
     referees: dict[str, Referee]
 
     def begin(self, part: CampaignPart[Asked]) -> None:
-        """Starts what calls the target's library directly."""
-        # one dictionary for all threads: targets that begin at once would lose each other's
         self.referees[part.target.text] = part.stack.enter_context(Referee(part.target))
 
-    def ask(self, part: CampaignPart[Asked], question: Asked) -> None:
-        """Asks for one case's sizes."""
-        row: Row = {"run_id": part.run_id, "number": question.number, "target": question.target}
-        row |= {"case_id": question.case.id, "vary": question.vary, "upto": question.upto}
+    def columns(self, question: Asked) -> Row:
+        row: Row = {"number": question.number, "case_id": question.case.id}
+        return row | {"vary": question.vary, "upto": question.upto}
+
+    def answer(self, part: CampaignPart[Asked], question: Asked) -> Answer:
+        self.keep("cases", case_row(question.case))
         referee = self.referees[question.target]
-        self.judge("promises", row, question.case, lambda: held(question, part.session, referee))
+        return {"promises": held(question, part.session, referee)}
 
 
 def held(asked: Asked, session: AnySession, referee: Referee) -> Row:
@@ -155,22 +136,21 @@ def held(asked: Asked, session: AnySession, referee: Referee) -> Row:
 
 
 def promises(told: Mapping[str, Any]) -> list[set[int]]:
-    """Returns sets of sizes said to add alike, as ``probe fix sizes --json`` tells them."""
-    sure = [_sizes(one["sizes"]) for one in told["classes"]]
+    """Sets of sizes said to add alike, as ``probe fix sizes --json`` tells them."""
+    sure = [
+        {size for first, last, step in one["sizes"] for size in range(first, last + 1, step)}
+        for one in told["classes"]
+    ]
     floor = told["floor"]
     if floor["size"] is not None:
         sure.append(set(range(floor["size"], floor["run_to"] + 1, floor["step"])))
     return sure
 
 
-def _sizes(spans: Iterable[tuple[int, int, int]]) -> set[int]:
-    return {size for first, last, step in spans for size in range(first, last + 1, step)}
-
-
 def contradicted(
     asked: Asked, alike: Sequence[set[int]], referee: Referee
 ) -> tuple[list[set[int]], int]:
-    """Returns of each set of sizes those at which a window has different bits than at another
+    """Of each set of sizes those at which a window has different bits than at another
     place or size of the set, by direct calls; and how many outputs were compared."""
     called = sorted(set().union(*alike), reverse=True)
     if not called:  # at each size rows add differently
@@ -182,7 +162,10 @@ def contradicted(
     compared = 0
     for number, kind in enumerate(SETS):
         given = repeated(asked, kind, number)
-        found = {size: _rows(asked.at(size), given(size), referee) for size in called}
+        found = {
+            size: referee.outputs(asked.at(size), given(size)).reshape(-1, asked.case.filters)
+            for size in called
+        }
         compared += sum(y.size for y in found.values())
         for sizes, wrong in zip(alike, broken, strict=True):
             seen = np.zeros(len(known), bool)
@@ -197,12 +180,8 @@ def contradicted(
     return broken, compared
 
 
-def _rows(case: Case, given: Arrays, referee: Referee) -> np.ndarray:
-    return referee.outputs(case, given).reshape(-1, case.filters)
-
-
 def repeated(asked: Asked, kind: str, number: int) -> Any:
-    """Returns what gives the operands of a size: the input repeats along what is varied, and what
+    """What gives the operands of a size: the input repeats along what is varied, and what
     is behind its first ``REPEATED`` places is the same at every size."""
     case = asked.case.with_(operands=kind, seed=asked.case.seed + 1000 * (number + 1))
     if asked.vary == "length":
@@ -220,7 +199,7 @@ def repeated(asked: Asked, kind: str, number: int) -> Any:
 
 
 def labels(case: Case, vary: str) -> np.ndarray:
-    """Returns what decides what each row's window holds, int (rows,): rows with the same label hold
+    """What decides what each row's window holds, int (rows,): rows with the same label hold
     the same."""
     geometry = Geometry.of(case)
     rows = np.arange(case.batch * geometry.positions)

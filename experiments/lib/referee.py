@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from lib.onnx_files import onnx_file
 from probe.case import floats
 from probe.case.case import Case
 from probe.targets.launch import child_environment, library_variables
@@ -51,7 +52,7 @@ class Referee:
                 os.environ.update(before)
 
     def outputs(self, case: Case, operands: Arrays) -> np.ndarray:
-        """Returns the outputs of a direct call, container (batch, *positions, filters).
+        """The outputs of a direct call, container (batch, *positions, filters).
         ``Unrefereed``."""
         if self.where.name not in CALLS or self.where.device != "cpu":
             raise Unrefereed(f"no direct call of {self.where.text} is written")
@@ -200,31 +201,23 @@ def _jax(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
 
 
 def _onnx(case: Case, x: Any, w: Any, b: Any) -> tuple[bytes, np.ndarray]:
-    """Returns an ONNX model with constant weights, and its input."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    kind = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16}[case.dtype]
-    words: dict[str, Any] = {}
+    """An ONNX model with constant weights, and its input."""
+    kind, batch, words = {"float32": "float"}.get(case.dtype, case.dtype), "n", ""
     if case.op in CONVOLUTIONS:
         op, x = "Conv", np.ascontiguousarray(np.moveaxis(x, -1, 1))
-        w = np.ascontiguousarray(np.moveaxis(w, (-1, -2), (0, 1)))
+        w, batch = np.ascontiguousarray(np.moveaxis(w, (-1, -2), (0, 1))), x.shape[0]
         pads = [pair[side] for side in (0, 1) for pair in case.pads()]
-        words = {"kernel_shape": case.kernel, "strides": case.stride, "dilations": case.dilation}
-        words |= {"group": case.groups, "pads": pads}
+        words = f"<kernel_shape={[*case.kernel]}, strides={[*case.stride]}, pads={pads}, "
+        words += f"dilations={[*case.dilation]}, group={case.groups}>"
     else:
         op, x = "MatMul" if case.op == "matmul" else "Gemm", x.reshape(-1, case.in_channels)
         w = w.reshape(case.in_channels, -1)
         if op == "Gemm":
-            w, words = np.ascontiguousarray(w.T), {"transB": 1}
-    constants = [numpy_helper.from_array(w, "w")]
-    constants += [] if b is None else [numpy_helper.from_array(b, "b")]
-    node = helper.make_node(op, ["x", "w"] + ["b"] * (b is not None), ["y"], **words)
-    shape = x.shape if op == "Conv" else (None, case.in_channels)
-    ends = [helper.make_tensor_value_info("x", kind, shape)]
-    ends.append(helper.make_tensor_value_info("y", kind, [None] * x.ndim))
-    graph = helper.make_graph([node], "direct", ends[:1], ends[1:], constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    return model.SerializeToString(), x
+            w, words = np.ascontiguousarray(w.T), "<transB=1>"
+    weights = {"w": w} if b is None else {"w": w, "b": b}
+    shape, unknown = [batch, *x.shape[1:]], ",".join("?" * x.ndim)
+    ends = f"({kind}[{','.join(map(str, shape))}] x) => ({kind}[{unknown}] y)"
+    return onnx_file(f"{ends} {{ y = {op} {words} ({', '.join(['x', *weights])}) }}", **weights), x
 
 
 def _back(case: Case, y: np.ndarray) -> np.ndarray:

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from lib.answering import Answer, Answering, place
+from lib.frame import Experiment, patient
 from probe.case import floats, ulp
 from probe.case.case import Case
 from probe.case.errors import InputError, NotASum, TargetError
@@ -20,32 +22,35 @@ from probe.explain.comparison import Comparison, classes_of, compare_shapes
 from probe.explain.runs import CaseRun, ComparedShapes, Finding, Revealer
 from probe.report.folder import Failing
 from probe.report.shrink import smallest_finding
-from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
-from probe.sweep.store import Store
+from probe.sweep.campaign import CampaignPart, Row, Tally, case_row
 from probe.sweep.stored import load
-from probe.targets.launch import AnySession, open_session
-from probe.targets.progress import Tell
+from probe.targets.launch import AnySession
 from probe.targets.target import Target
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One operator at two values of the axis ``vary``: both must give the same."""
+    """One operator at two values of the axis ``vary``: both must give the same. ``name``: what is
+    special about it."""
 
-    text: str
     case: Case
     vary: str
     at: int
     against: int
+    name: str = ""
+
+    @property
+    def text(self) -> str:
+        """Such as ``batch 1 against 2``; a product's length is its rows."""
+        axis = "rows" if self.case.op == "matmul" else self.vary
+        return f"{self.name}{axis} {self.at} against {self.against}"
 
     @property
     def shapes(self) -> ComparedShapes:
-        """Both sides."""
         return ComparedShapes.named(self.case, self.vary, self.at, self.against)
 
     @property
     def left(self) -> Case:
-        """Returns the left side's case."""
         return self.shapes.left
 
 
@@ -78,7 +83,10 @@ def answer(question: Pair, session: AnySession) -> Row:
     """Runs both sides and names causes; of many filters, where a reveal would take long, of a copy
     with few. Columns of ``findings``. TargetError; InputError."""
     found = looked = compare_shapes(question.shapes, session, session)
-    if question.vary != "filters" and _work(found.right.case) >= DEAR and len(found.differing):
+    case = found.right.case
+    # products of a reveal, roughly: those of a run, once for each product of an output
+    work = float(np.prod(case.output_shape())) * case.summands**2
+    if question.vary != "filters" and work >= DEAR and len(found.differing):
         few = replace(question, case=question.case.with_(filters=FILTERS))
         copy = compare_shapes(few.shapes, session, session)
         looked = copy if len(copy.differing) else found
@@ -96,11 +104,6 @@ def answer(question: Pair, session: AnySession) -> Row:
         "causes": told.causes if told else {},
         "replayed": told.replayed if told else 0,
     }
-
-
-def _work(case: Case) -> float:
-    """Returns products of a reveal, roughly: those of a run, once for each product of an output."""
-    return float(np.prod(case.output_shape())) * case.summands**2
 
 
 def explained(found: Comparison, session: AnySession) -> Comparison | None:
@@ -133,7 +136,7 @@ Told = dict[str, Any]
 
 
 def smallest(question: Pair, session: AnySession) -> Told | None:
-    """Returns the smallest case as JSON for ``findings.smallest``; None: none was found.
+    """The smallest case as JSON for ``findings.smallest``; None: none was found.
     TargetError."""
     failing = Failing(session, session)
     found = smallest_finding(Finding.drawn_from(question.shapes), failing.by_bits)
@@ -183,109 +186,84 @@ def _hex(array: np.ndarray, dtype: str) -> list[str]:
 
 
 Asked = tuple[Report, Pair]
-Key = tuple[str, str, str]
 
 
 def ask(
+    experiment: Experiment,
     reports: Sequence[Report],
-    targets: Sequence[Target],
-    store: Store,
-    experiment: str,
-    progress: Tell | None = None,
-    sessions: Callable[[Target], AnySession] = open_session,
+    targets: Sequence[str],
+    opens: Callable[[Target], AnySession] = patient,
 ) -> Tally:
     """Runs every report's questions on every target, and stores ``reports`` and ``findings``.
 
     The smallest case is looked for on the report's ``home`` and, where that does not differ, on
-    the first target that does. What is stored of the same run is not run again. What a target
-    refuses becomes a row of ``failures``. Ctrl-C leaves with what there is.
+    the first target that does. What a target refuses becomes a row of ``failures``.
     """
     columns = ("thread", "title", "answer", "home", "reason")
     rows = [{name: getattr(one, name) or None for name in columns} for one in reports]
-    store.append("reports", [row | {"number": n} for n, row in enumerate(rows)])
-    store.flush()
-    asked = [(one, question) for one in reports for question in one.questions]
-    job = _Asking(store, experiment, progress, sessions)
-    job.asked, job.stored, job.rows = asked, _stored(store), {}
-    job.run([(target, asked) for target in dict.fromkeys(targets)])
-    try:
-        if not job.tally.interrupted:
-            job.smallest()
-    except KeyboardInterrupt:
-        job.tally.interrupted = True
-    store.flush()
-    return job.tally
+    with experiment.store() as (kept, _):
+        kept.append("reports", [row | {"number": n} for n, row in enumerate(rows)])
+    questions = [(one, question) for one in reports for question in one.questions]
+    asked = [(text, question) for text in dict.fromkeys(targets) for question in questions]
+    return experiment.ask(_Asking, asked, "findings made", opens, pairs=questions)
 
 
-class _Asking(Campaign[Asked]):
-    """``rows``: findings by target, thread and question."""
+class _Asking(Answering[Asked]):
+    """``pairs``: whose smallest cases are looked for when all are answered."""
 
+    table, key = "findings", ("thread", "question")
     refusals = (TargetError, InputError, NotASum)
+    pairs: list[Asked]
 
-    asked: list[Asked]
-    stored: dict[Key, Row]
-    rows: dict[Key, Row]
+    def columns(self, question: Asked) -> Row:
+        report, pair = question
+        row: Row = {"thread": report.thread, "question": pair.text, "case_id": pair.left.id}
+        return row | {name: getattr(pair, name) for name in ("vary", "at", "against")}
 
-    def ask(self, part: CampaignPart[Asked], question: Asked) -> None:
-        """Puts one question of one target, unless it is stored."""
-        report, asked = question
-        key = (part.run_id, report.thread, asked.text)
-        if key in self.stored:
-            self.rows[part.target.text, report.thread, asked.text] = self.stored[key]
-            self.tally.before += 1
-            return
-        found, shapes = answer(asked, part.session), asked.shapes
-        self.keep("cases", [case_row(shapes.left), case_row(shapes.right)])
-        row: Row = {"run_id": part.run_id, "thread": report.thread, "target": part.target.text}
-        row |= {"question": asked.text, "case_id": shapes.left.id, **found}
-        row |= {name: getattr(asked, name) for name in ("vary", "at", "against")}
-        self._add(row)
-        self.tally.found += 1
-
-    def _add(self, row: Row) -> None:
-        """Stores a row of ``findings``, which replaces the one that it has the keys of."""
-        self.keep("findings", row)
-        self.rows[row["target"], row["thread"], row["question"]] = row
+    def answer(self, part: CampaignPart[Asked], question: Asked) -> Answer:
+        shapes = question[1].shapes
+        finding = answer(question[1], part.session)
+        return {"cases": [case_row(shapes.left), case_row(shapes.right)], "findings": finding}
 
     def place(self, question: Asked) -> Row:
-        """Returns where a question failed; stores its case."""
-        case = question[1].left
-        self.keep("cases", case_row(case))
-        return {"case_id": case.id, "vary": "length", "at": case.length}
+        """Where a question failed; stores its case."""
+        self.keep("cases", case_row(question[1].left))
+        return place(question[1].left)
 
-    def smallest(self) -> None:
-        """Looks for the smallest case of every question, on one target that differs: the report's
-        home first, then its library."""
-        for report, asked in self.asked:
-            key, library = (report.thread, asked.text), report.home.split(",")[0]
-            rows = [row for (_, *place), row in self.rows.items() if tuple(place) == key]
-            if not any(row.get("smallest") for row in rows):
-                rows.sort(key=lambda row: row["target"].split(",")[0] != library)
-                rows.sort(key=lambda row: row["target"] != report.home)
-                self._shrink(report, asked, [row for row in rows if row["differing"]])
+    def run(self, questions: Any, workers: int | None = None) -> Tally:
+        tally = super().run(questions, workers)
+        if not tally.interrupted:
+            for report, pair in self.pairs:
+                self.smallest(report, pair)
+        return tally
 
-    def _shrink(self, report: Report, asked: Pair, rows: Sequence[Row]) -> None:
-        """The smallest case on the first of these targets that gives one."""
+    def smallest(self, report: Report, pair: Pair) -> None:
+        """The smallest case of a question, on one target that differs: the report's home first,
+        then its library."""
+        assert self.store is not None
+        self.store.flush()
+        runs, library = {part.run_id for part in self.parts.values()}, report.home.split(",")[0]
+        rows = [
+            row
+            for row in load(self.store.path).arrow("findings").drop_columns("machine").to_pylist()
+            if row["run_id"] in runs
+            and (row["thread"], row["question"]) == (report.thread, pair.text)
+        ]
+        if any(row["smallest"] for row in rows):
+            return
+        rows.sort(key=lambda row: row["target"].split(",")[0] != library)
+        rows.sort(key=lambda row: row["target"] != report.home)
         for row in rows:
+            if not row["differing"]:
+                continue
             part = self.parts[row["target"]]
             part.tell(0, f"{report.thread}: smallest")
             try:
                 with self.opens(part.target).start() as session:
-                    found = smallest(asked, session)
+                    told = smallest(pair, session)
             except self.refusals as error:
-                part.fail(error, self.place((report, asked)))
+                part.fail(error, self.place((report, pair)))
                 continue
-            if found is not None:
-                self._add(row | {"smallest": found})
-                if self.store is not None:
-                    self.store.flush()
+            if told is not None:
+                self.keep("findings", row | {"causes": json.loads(row["causes"]), "smallest": told})
                 return
-
-
-def _stored(store: Store) -> dict[Key, Row]:
-    """Returns the findings of the store by run, thread and question."""
-    found = {}
-    for row in load(store.path).arrow("findings").drop_columns("machine").to_pylist():
-        whole = {name: json.loads(row[name]) for name in ("causes", "smallest") if row[name]}
-        found[row["run_id"], row["thread"], row["question"]] = row | whole
-    return found

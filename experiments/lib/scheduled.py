@@ -6,10 +6,11 @@ chunks or tiles along its last axes. ``mistake`` plants what users got wrong in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -321,27 +322,20 @@ SCHEDULES = (
 )
 
 
-def models() -> list[tuple[str, Callable[[str], Any], np.ndarray]]:
-    """Models, by their format, with an input of 48 positions or tokens."""
+def models() -> list[tuple[str, Callable[..., Any], np.ndarray]]:
+    """Models, by their ``dtype``, with an input of 48 positions or tokens."""
     return [
-        *((n, partial(_of_format, Decoder, how), TOKENS[:, :48]) for n, how in DECODERS.items()),
-        *((n, partial(_of_format, m, {}), STEPS) for n, m in (("scan", Scan), (STREAM, Stream))),
+        *((name, partial(Decoder, **how), TOKENS[:, :48]) for name, how in DECODERS.items()),
+        *((name, kind, STEPS) for name, kind in (("scan", Scan), (STREAM, Stream))),
     ]
 
 
-def _of_format(kind: Callable[..., Any], how: dict[str, bool], dtype: str) -> Any:
-    return kind(**how, dtype=dtype)
-
-
-def parts(model: Any, x: torch.Tensor, size: int, kind: str) -> torch.Tensor:
-    """What pieces of a size give, called directly: a prefix, or a stream with its state."""
-    if kind == "prefix":
-        return model(x[:, :size])[0]  # type: ignore[no-any-return]
-    outputs, state = [], tuple[Any, ...]()
-    for start in range(0, x.shape[1], size):
-        returned = model(x[:, start : start + size], *state)
-        outputs.append(returned[0])
-        state = tuple(returned[1:])
+def parts(model: Any, x: torch.Tensor, stops: Iterable[int]) -> torch.Tensor:
+    """What pieces that end there give, called directly, each with the state of the one before."""
+    outputs, state = list[Any](), list[Any]()
+    for start, stop in pairwise([0, *stops]):
+        piece, *state = model(x[:, start:stop], *state)
+        outputs.append(piece)
     return torch.cat(outputs, 1)
 
 
@@ -361,9 +355,9 @@ class _Calls(TorchDispatchMode):  # type: ignore[misc]
         return out
 
 
-def _calls(function: Callable[[], Any]) -> tuple[list[tuple[str, list[torch.Tensor]]], Any]:
+def _calls(model: Any, *given: torch.Tensor) -> tuple[list[tuple[str, list[torch.Tensor]]], Any]:
     with torch.no_grad(), _Calls() as calls:
-        returned = function()
+        returned = model(*given)
     return calls.made, returned
 
 
@@ -374,11 +368,10 @@ def referee(
     the whole's, and how many do; the pieces before it hand it their state. Elements are the same by
     position: rows of the piece's own, columns of all up to its end."""
     tensor = torch.from_numpy(x)
-    whole, state = _calls(lambda: model(tensor))[0], tuple[Any, ...]()
+    (whole, _), state = _calls(model, tensor), tuple[Any, ...]()
     for start, stop in spans:
         # a cache that is written in place is handed over as a copy
-        call = partial(model, tensor[:, start:stop], *(part.clone() for part in state))
-        calls, returned = _calls(call)
+        calls, returned = _calls(model, tensor[:, start:stop], *(part.clone() for part in state))
         state = tuple(returned[1:]) if stateful else ()
         names = [name for name, _ in calls], [name for name, _ in whole]
         matcher = SequenceMatcher(None, *names, autojunk=False)

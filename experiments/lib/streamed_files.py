@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import helper, numpy_helper
+
+from lib.onnx_files import onnx_file
 
 CHANNELS, WIDTH, GATES = 40, 21, 4
 POSITIONS = 48
@@ -36,41 +37,24 @@ def detector(path: Path, mistake: str = "") -> Path:
         "r": (1, GATES * WIDTH, WIDTH),
         "out": (WIDTH, 1),
     }
-    weights = [
-        numpy_helper.from_array(draw.standard_normal(shape).astype(np.float32) / 4, name)
-        for name, shape in shapes.items()
-    ]
-    cell = "" if mistake == "state dropped" else "c"
-    ends = {"h_end": "h", "c_end": "c"}
+    weights = {n: draw.standard_normal(shape).astype(np.float32) / 4 for n, shape in shapes.items()}
     # what was dropped is still an input: it is added to what is left, times nothing
-    weights.append(numpy_helper.from_array(np.zeros(1, np.float32), "nothing"))
-    axes = numpy_helper.from_array(np.array([1]), "direction")
-    nodes = [
-        helper.make_node("MatMul", ["x", "given"], ["heard"]),
-        helper.make_node("Elu", ["heard"], ["bent"]),
-        helper.make_node(
-            "LSTM",
-            ["bent", "w", "r", "", "", "h", cell],
-            ["all", "h_last", "c_last"],
-            hidden_size=WIDTH,
-        ),
-        helper.make_node("Squeeze", ["all", "direction"], ["states"]),
-        helper.make_node("MatMul", ["states", "out"], ["score"]),
-        helper.make_node("Sigmoid", ["score"], ["y"]),
-        helper.make_node("Identity", ["h_last"], ["h_end"]),
-        helper.make_node("Mul", ["c", "nothing"], ["before"]),
-        helper.make_node("Add", ["c_last", "before"], ["c_end"]),
-    ]
-    state: list[str | int] = [1, 1, WIDTH]
-
-    def value(name: str, shape: Sequence[str | int]) -> onnx.ValueInfoProto:
-        return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
-
-    given = [value("x", ["n", 1, CHANNELS]), value("h", state), value("c", state)]
-    gives = [value("y", ["n", 1, 1]), *(value(name, state) for name in ends)]
-    graph = helper.make_graph(nodes, "detector", given, gives, [*weights, axes])
-    opsets = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+    weights |= {"nothing": np.zeros(1, np.float32), "direction": np.array([1])}
+    cell, state = "" if mistake == "state dropped" else "c", f"float[1,1,{WIDTH}]"
+    layers = f"""
+        heard = MatMul(x, given)
+        bent = Elu(heard)
+        all, h_last, c_last = LSTM <hidden_size={WIDTH}> (bent, w, r, , , h, {cell})
+        states = Squeeze(all, direction)
+        score = MatMul(states, out)
+        y = Sigmoid(score)
+        h_end = Identity(h_last)
+        before = Mul(c, nothing)
+        c_end = Add(c_last, before)
+    """
+    given = f"float[n,1,{CHANNELS}] x, {state} h, {state} c"
+    gives = f"float[n,1,1] y, {state} h_end, {state} c_end"
+    path.write_bytes(onnx_file(f"({given}) => ({gives}) {{ {layers} }}", **weights))
     return path
 
 

@@ -26,7 +26,7 @@ Given = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]
 
 
 def stored_summation(results: Results, order_id: str, rounding_id: str) -> Summation:
-    """Returns the summation that a row of ``reveals`` names."""
+    """The summation that a row of ``reveals`` names."""
     tree = results.orders.set_index("order_id").tree[order_id]
     rounding = results.roundings.set_index("rounding_id").json[rounding_id]
     return Summation(Tree.parse(tree), Rounding.from_json(json.loads(rounding)))
@@ -39,9 +39,9 @@ def numbered(reveals: pd.DataFrame) -> dict[tuple[str, str], int]:
 
 
 def summation_map(
-    reveals: pd.DataFrame, numbers: Mapping[tuple[str, str], int], filters: int, channel: int = 0
+    reveals: pd.DataFrame, numbers: Mapping[tuple[str, str], int], filters: int
 ) -> pd.DataFrame:
-    """Returns the numbers of the summations of one filter: a row a length, a column a position.
+    """The numbers of the summations of the first filter: a row a length, a column a position.
 
     ``reveals``: the rows of one case with ``filters`` filters and one batch entry on one target.
     NaN where there is no output, -1 where it is not known.
@@ -52,12 +52,12 @@ def summation_map(
     for row in reveals.itertuples():
         number = numbers.get((row.order_id, row.rounding_id), -1)
         index = indices(row.ranges)
-        grid.loc[row.at, index[index % filters == channel] // filters] = number
+        grid.loc[row.at, index[index % filters == 0] // filters] = number
     return grid
 
 
 def indices(ranges: Sequence[int]) -> np.ndarray:
-    """Returns the flat indices that a stored ``start, stop, start, stop, ...`` stands for."""
+    """The flat indices that a stored ``start, stop, start, stop, ...`` stands for."""
     pairs = zip(ranges[::2], ranges[1::2], strict=True)
     return np.concatenate([np.arange(start, stop) for start, stop in pairs])
 
@@ -121,15 +121,14 @@ def _met(
     return met, weights, case.dtype, bias
 
 
-def errors_of(
-    case: Case, summation: Summation, position: int, channel: int = 0
-) -> dict[int, Fraction]:
+def errors_of(case: Case, summation: Summation, position: int) -> dict[int, Fraction]:
     """What rounding adds at every node, exactly: its sum minus the exact sum of its children.
 
-    The roundings of products that are not fused are part of it. float32 and float64 alone.
+    Of an output of the first filter. The roundings of products that are not fused are part of it.
+    float32 and float64 alone.
     """
-    sums = {~one.node: Fraction(one.value) for one in sums_of(case, summation, position, channel)}
-    x, w, _, bias = _met(case, summation, position, channel)
+    sums = {~one.node: Fraction(one.value) for one in sums_of(case, summation, position)}
+    x, w, _, bias = _met(case, summation, position, 0)
     exact: dict[int, Fraction] = {
         leaf: Fraction(float(x[leaf, 0])) * Fraction(float(w[leaf, 0]))
         for leaf in summation.tree.leaves

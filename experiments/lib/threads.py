@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import probe
+from lib.onnx_files import onnx_file
 from probe import Case
 from probe.case import floats
 from probe.explain.verdict import BUG, ROUNDING, ExactSum
@@ -370,16 +371,10 @@ def memory_order() -> Judged:
 @rounding("onnxruntime#10058", "onnxruntime")
 def logarithms() -> Judged:
     """Logarithms of rows alone and together: a vector's body and its tail."""
-    import onnx
     import onnxruntime
 
-    helper = onnx.helper
-    given = helper.make_tensor_value_info("x", 1, ["n", 3])
-    node = helper.make_node("Log", ["x"], ["y"])
-    graph = helper.make_graph([node], "g", [given], [helper.make_tensor_value_info("y", 1, None)])
-    opset = [helper.make_opsetid("", 17)]
-    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
-    session = onnxruntime.InferenceSession(model.SerializeToString())
+    file = onnx_file("(float[n,3] x) => (float[n,3] y) { y = Log(x) }")
+    session = onnxruntime.InferenceSession(file)
     x = np.abs(drawn(512, 3)) + np.float32(0.01)
     whole = session.run(None, {"x": x})[0]
     alone = np.concatenate([session.run(None, {"x": x[n : n + 1]})[0] for n in range(len(x))])

@@ -57,13 +57,17 @@ class Trained:
     def name(self) -> str:
         return f"{self.make.__name__}, {self.optimizer}, {self.loss}"
 
+    def drawn(self) -> tuple[nn.Module, Any, Any]:
+        """The model, its inputs and what it should give."""
+        torch.manual_seed(0)
+        model, dtype = self.make(), getattr(torch, self.dtype)
+        x, y = torch.randn(ROWS, *INPUTS[self.make]).to(dtype), torch.randn(ROWS, 5).to(dtype)
+        return model.to(dtype), x, y
+
     def step(self, parts: int) -> Step:
         """The step; the whole batch's, of one part, has nothing wrong."""
-        torch.manual_seed(0)
-        dtype, wrong = getattr(torch, self.dtype), self.planted if parts > 1 else ""
-        model = self.make().to(dtype)
-        x = torch.randn(ROWS, *INPUTS[self.make]).to(dtype)
-        y, classes = torch.randn(ROWS, 5).to(dtype), torch.randint(0, 5, (ROWS,))
+        (model, x, y), wrong = self.drawn(), self.planted if parts > 1 else ""
+        classes = torch.randint(0, 5, (ROWS,))
 
         def run() -> list[Any]:
             trained = copy.deepcopy(model)
@@ -78,9 +82,8 @@ class Trained:
                 if self.loss == "cross entropy":
                     loss = functional.cross_entropy(given, c)
                 else:
-                    loss = functional.mse_loss(
-                        given, b, reduction="sum" if self.loss == "sum" else "mean"
-                    )
+                    reduction = "sum" if self.loss == "sum" else "mean"
+                    loss = functional.mse_loss(given, b, reduction=reduction)
                 scale = 1 / ROWS if self.loss == "sum" else len(a) / ROWS
                 (loss if wrong == "loss averaged per micro-batch" else loss * scale).backward()
             optimizer.step()
@@ -91,10 +94,7 @@ class Trained:
     def added(self) -> bool:
         """Whether the gradients of micro-batches, each asked of PyTorch apart and added by it one
         after the other, are those that the step accumulates: the referee."""
-        torch.manual_seed(0)
-        model, dtype = self.make(), getattr(torch, self.dtype)
-        model, shape = model.to(dtype), INPUTS[self.make]
-        x, y = torch.randn(ROWS, *shape).to(dtype), torch.randn(ROWS, 5).to(dtype)
+        model, x, y = self.drawn()
         totals, weights = list[Any](), [*model.parameters()]
         for a, b in zip(x.chunk(self.parts), y.chunk(self.parts), strict=True):
             loss = functional.mse_loss(model(a), b) * (len(a) / ROWS)

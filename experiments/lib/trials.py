@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from lib.answering import Answer, Answering
+from lib.frame import Experiment
 from probe.case.case import Case
 from probe.case.errors import ProbeError, StoreError
 from probe.explain.runs import ComparedShapes, Finding
@@ -18,12 +20,12 @@ from probe.report import folder
 from probe.report.folder import Failing
 from probe.report.report import Reproduction
 from probe.sweep import stored
-from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
-from probe.sweep.store import Store
+from probe.sweep.campaign import CampaignPart, Row, Tally, case_row
 from probe.sweep.stored import load
 from probe.targets import machine
-from probe.targets.progress import Tell
-from probe.targets.target import Target
+
+PROCESSES = 1
+"""Fresh ones for each script, where `probe report` takes three: TensorFlow's cost seconds."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,9 @@ def draw(store: Path, number: int, each: bool = False) -> list[Drawn]:
         raise StoreError(f"store={store}: {what}; measure it on this machine first")
     names = ["target", "case_id", "vary", "at", "against"]
     rows = table[table["differing"] > 0].drop_duplicates(names, keep="last").to_dict("records")
-    rows.sort(key=lambda row: _hash(store.name, *(row[name] for name in names)))
+    words = [" ".join([store.name, *(str(row[name]) for name in names)]) for row in rows]
+    hashes = [hashlib.sha256(text.encode()).digest() for text in words]
+    rows = [row for _, row in sorted(zip(hashes, rows, strict=True), key=itemgetter(0))]
     seen: Counter[str] = Counter()
     kept = []
     for row in rows:
@@ -65,77 +69,58 @@ def draw(store: Path, number: int, each: bool = False) -> list[Drawn]:
     return found
 
 
-def _hash(*words: object) -> bytes:
-    return hashlib.sha256(" ".join(map(str, words)).encode()).digest()
+def attempt(experiment: Experiment, drawn: Sequence[Drawn]) -> Tally:
+    """Reproduces findings of one source in a fresh process each; ``found``: those confirmed.
 
-
-def attempt(
-    drawn: Iterable[Drawn],
-    store: Store,
-    experiment: str,
-    times: int = 2,
-    progress: Tell | None = None,
-) -> Tally:
-    """Reproduces every finding in ``times`` fresh processes, and stores ``reproductions``.
-
-    What a script of the same run has confirmed is not tried again. A target that does not start is
-    a row of ``failures``. Ctrl-C leaves with what there is. ``found``: scripts that confirmed one.
+    What a script of the same run has confirmed is not tried again.
     """
-    ordered = sorted(drawn, key=lambda one: one.target)
-    job = _Trying(store, experiment, progress)
-    rows = stored.read_table(store.path, "reproductions").to_pylist()
-    job.known_rows = {_key(row) for row in rows if row["confirmed"]}
-    job.times = times
-    groups = groupby(ordered, key=lambda one: one.target)
-    return job.run([(Target.parse(text), list(group)) for text, group in groups])
+    counted = f"of {len(drawn)} findings of {drawn[0].source} confirmed"
+    asked = sorted(((one.target, one) for one in drawn), key=lambda pair: pair[0])
+    return experiment.ask(_Trying, asked, counted)
 
 
-def _key(row: Row) -> tuple[Any, ...]:
-    names = ("run_id", "source", "case_id", "target", "vary", "at", "against")
-    return tuple(row[name] for name in names)
+class _Trying(Answering[Drawn]):
+    """``failed``: the target's, for all its findings."""
 
-
-class _Trying(Campaign[Drawn]):
-    """``known_rows``: keys of what was confirmed before; ``times``: processes of a script."""
-
-    known_rows: set[tuple[Any, ...]]
-    times: int
+    table, reasons = "reproductions", (ProbeError,)
+    key = ("source", "case_id", "target", "vary", "at", "against")
     failed: Failing
 
     def begin(self, part: CampaignPart[Drawn]) -> None:
-        """Takes the target's process for all its findings."""
         self.failed = Failing(part.session, part.session)
 
-    def ask(self, part: CampaignPart[Drawn], question: Drawn) -> None:
-        """Tries one finding, unless a script has confirmed it."""
-        one, shapes, failed = question, question.shapes, self.failed
-        row: Row = {"run_id": part.run_id, "source": one.source, "case_id": shapes.case.id}
-        row |= {name: getattr(shapes, name) for name in ("vary", "at", "against")}
-        row |= {"target": one.target, "number": one.number}
-        if _key(row) in self.known_rows:
-            self.tally.before += 1
-            return
-        before, runs = time.perf_counter(), failed.runs
-        row |= {"found": one.compared, "processes": self.times}
-        try:
-            made = folder.proved_reproduction(
-                failed, Finding.drawn_from(shapes), folder.ReportOptions(times=self.times)
-            )
-        except ProbeError as error:
-            row |= {"confirmed": False, "reason": machine.publishable(str(error))}
-            self.tally.failures.setdefault(one.target, []).append(str(error))
-        else:
-            if made.shrunk is not None and made.shrunk.ended == "interrupted":
-                raise KeyboardInterrupt
-            row |= {"confirmed": True, "runs": failed.runs - runs, **told(made)}
-            self.tally.found += 1
-        row["seconds"] = time.perf_counter() - before
-        self.keep("cases", case_row(shapes.case))
-        self.keep("reproductions", row)
+    @cached_property
+    def stored(self) -> set[tuple[Any, ...]]:
+        assert self.store is not None
+        rows = stored.read_table(self.store.path, self.table).to_pylist()
+        names = ("run_id", *self.key)
+        return {tuple(row[name] for name in names) for row in rows if row["confirmed"]}
+
+    def columns(self, question: Drawn) -> Row:
+        shapes = question.shapes
+        columns: Row = {name: getattr(shapes, name) for name in ("vary", "at", "against")}
+        columns |= {"case_id": shapes.case.id, "found": question.compared, "processes": PROCESSES}
+        columns |= {"source": question.source, "number": question.number}
+        return columns | {"confirmed": False}
+
+    def answer(self, part: CampaignPart[Drawn], question: Drawn) -> Answer:
+        self.keep("cases", case_row(question.shapes.case))
+        finding, runs = Finding.drawn_from(question.shapes), self.failed.runs
+        options = folder.ReportOptions(times=PROCESSES)
+        made = folder.proved_reproduction(self.failed, finding, options)
+        if made.shrunk is not None and made.shrunk.ended == "interrupted":
+            raise KeyboardInterrupt
+        row = {"confirmed": True, "runs": self.failed.runs - runs, **told(made)}
+        return {"reproductions": row}
+
+    def take(self, part: CampaignPart[Any], question: Drawn, answer: Any, seconds: float) -> None:
+        super().take(part, question, answer, seconds)
+        if isinstance(answer, str):
+            self.tally.failures.setdefault(part.target.text, []).append(answer)
 
 
 def told(made: Reproduction) -> Row:
-    """Returns what is stored of a proved reproduction: columns of ``reproductions``."""
+    """What is stored of a proved reproduction: columns of ``reproductions``."""
     finding, found, before = made.finding, made.explanation, made.before
     return {
         "status": made.ran.status,

@@ -6,32 +6,26 @@ Each model has a process of its own, which builds it once.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from functools import partial
 from importlib import import_module
-from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from lib.fuzzing import in_process, proved
+from lib.answering import Answer, InProcesses, Timed, answer_each, in_one_line
+from lib.frame import Experiment
+from lib.fuzzing import proved
 from lib.models import Arrays, Given, Model, Variation, every
-from probe.case.errors import ProbeError
 from probe.diff.running import by_running
 from probe.order.semantics import Contracts, Each, Normalises, Reduces, Unknown, Windows
 from probe.record import RECORDERS
-from probe.sweep import stored
-from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally
-from probe.sweep.store import Store
+from probe.sweep.campaign import CampaignPart, Row, Tally
 from probe.targets import machine
-from probe.targets.progress import Tell, silent
 from probe.targets.target import Target
 
 PATIENCE = 90.0
 """Seconds for the causes of one pair of runs."""
-
-WORDS = ("vary", "at", "against")
 
 KINDS = (
     *((Contracts, "product"), (Reduces, "reduction"), (Normalises, "norm"), (Each, "function")),
@@ -40,77 +34,58 @@ KINDS = (
 """Classes of meanings, and what the table ``sources`` calls them; convolutions and pools aside."""
 
 
-def walk_all(models: Iterable[Model], store: Store, folder: Path, tell: Tell = silent) -> Tally:
-    """Walks every model under its variations; what the store has is not walked again.
+class Walk(NamedTuple):
+    """Two runs of a model of ``lib.models``, of which its process gets the name alone."""
 
-    ``folder``: with the packages. ``found``: pairs of runs that were compared. What fails is a row
-    with the reason.
-    """
-    job = _Walking(store, "real_models", tell)
-    job.folder = folder
-    rows = stored.read_table(store.path, "walks").to_pylist()
-    job.known_rows = {tuple(row[name] for name in ("run_id", "model", *WORDS)) for row in rows}
-    asked = sorted(models, key=lambda model: model.target)
-    groups = groupby(asked, key=lambda model: model.target)
-    return job.run((Target.parse(text), list(some)) for text, some in groups)
+    model: str
+    target: str
+    weights: str
+    variation: Variation
 
 
-class _Walking(Campaign[Model]):
-    """``known_rows``: runs, models and variations that are stored; ``folder``: of the packages."""
+def walk_all(experiment: Experiment, models: Iterable[Model], folder: Path) -> Tally:
+    """Walks every model under its variations. ``folder``: with the packages."""
+    asked = [
+        (one.target, [Walk(one.name, one.target, one.weights, each) for each in one.variations])
+        for one in sorted(models, key=lambda model: model.target)
+    ]
+    return experiment.ask(_Walking, asked, "pairs of runs compared", folder=folder)
 
+
+class _Walking(InProcesses):
+    """``folder``: of the packages."""
+
+    table, key = "walks", ("model", "vary", "at", "against")
     folder: Path
-    known_rows: set[tuple[Any, ...]]
 
-    def size(self, question: Model) -> int:
-        return len(question.variations)
+    def columns(self, question: Walk) -> Row:
+        return {"model": question.model, "weights": question.weights} | asdict(question.variation)
 
-    def ask(self, part: CampaignPart[Model], question: Model) -> None:
-        """Walks what the store does not have of a model."""
-        place: Row = {"run_id": part.run_id, "model": question.name, "target": question.target}
-        key = part.run_id, question.name
-        todo = [one for one in question.variations if (*key, *astuple(one)) not in self.known_rows]
-        self.tally.before += len(question.variations) - len(todo)
-        walks = partial(_walks, question.name, question.target, folder=self.folder)
-        for walk, sources in in_process(walks, todo, _died) if todo else ():
-            self.keep("walks", place | {"weights": question.weights} | walk)
-            named = place | {word: walk[word] for word in WORDS}
-            self.keep("sources", [named | source for source in sources])
-            self.tally.found += walk["reason"] is None
-            if walk["reason"]:
-                where = f"{question.name} on {question.target}"
-                self.tally.failures.setdefault(where, []).append(walk["reason"])
+    def function(self, part: CampaignPart[Any]) -> Any:
+        return partial(_walks, folder=self.folder)
+
+    def take(self, part: CampaignPart[Any], question: Walk, answer: Any, seconds: float) -> None:
+        super().take(part, question, answer, seconds)
+        if isinstance(answer, str):
+            where = f"{question.model} on {question.target}"
+            self.tally.failures.setdefault(where, []).append(answer)
 
 
-def _walks(
-    name: str, target: str, todo: Sequence[Variation], folder: Path
-) -> list[tuple[Row, list[Row]]]:
+def _walks(questions: Sequence[Walk], folder: Path) -> list[Timed]:
+    """Walks variations of one model, which is built once."""
+    name, target = questions[0][:2]
     (model,) = (one for one in every() if (one.name, one.target) == (name, target))
     if backend := dict(Target.parse(target).switches).get("backend"):
         os.environ["KERAS_BACKEND"] = backend
     try:
         sides = model.sides(folder)
     except Exception as error:  # a package or a library that isn't here, or a file that isn't
-        return [(_refused(one, _said(error)), []) for one in todo]
-    found = []
-    for one in todo:
-        try:
-            found.append(walked(sides(one), one, model.target))
-        except Exception as error:  # recorded as refused, so that the others run
-            found.append((_refused(one, _said(error)), []))
-    return found
+        return [(in_one_line(error), 0.0)] * len(questions)
 
+    def answer(question: Walk) -> Answer:
+        return walked(sides(question.variation), target)
 
-def _said(error: Exception) -> str:
-    text = str(error) if isinstance(error, ProbeError) else f"{type(error).__name__}: {error}"
-    return machine.publishable((text.splitlines() or [type(error).__name__])[0])
-
-
-def _died(one: Variation) -> tuple[Row, list[Row]]:
-    return _refused(one, "the process died"), []
-
-
-def _refused(one: Variation, reason: str) -> Row:
-    return asdict(one) | {"seconds": 0.0, "reason": reason}
+    return answer_each(answer, questions)
 
 
 def makers(sides: tuple[Given, Given], target: str) -> tuple[Any, Any]:
@@ -128,18 +103,16 @@ def makers(sides: tuple[Given, Given], target: str) -> tuple[Any, Any]:
     return left, right
 
 
-def walked(sides: tuple[Given, Given], one: Variation, target: str) -> tuple[Row, list[Row]]:
-    """Walks two runs; columns of ``walks`` and of ``sources``."""
+def walked(sides: tuple[Given, Given], target: str) -> Answer:
+    """Walks two runs: rows of ``walks`` and of ``sources``."""
     from probe.diff.walk import walk
 
-    begun = time.monotonic()
     made, (left, right) = makers(sides, target), sides
     match = by_running(made, (left.arrays, right.arrays))
     found = walk(made[0](left.arrays), made[1](right.arrays), seconds=PATIENCE, match=match)
     verdicts = [each.verdict for each in found.operations]
     first = found.first
-    row = asdict(one) | {
-        "reason": None,
+    row = {
         "verdict": found.verdict,
         "operations": len(verdicts),
         "examined": found.examined,
@@ -152,14 +125,13 @@ def walked(sides: tuple[Given, Given], one: Variation, target: str) -> tuple[Row
         "first_op": first and first.op,
         "first_cause": (first and first.cause) or None,
         "notes": machine.publishable("; ".join(found.notes)) or None,
-        "seconds": time.monotonic() - begun,
         **proved(found.rounding),
     }
-    return row | _outputs(found), _sources(found)
+    return {"walks": row | _outputs(found), "sources": _sources(found)}
 
 
 def _outputs(found: Any) -> Row:
-    """Returns what the difference comes to at the outputs."""
+    """What the difference comes to at the outputs."""
     pairs = found.outputs
     ulps = [pair.max_ulp for pair in pairs]
     rows, crossed = 0, 0
@@ -195,7 +167,6 @@ def _decisions(found: Any, pair: Any) -> tuple[int, int]:
 
 
 def _sources(found: Any) -> list[Row]:
-    """Returns rows of ``sources``."""
     rows = []
     for number, one in enumerate(found.operations):
         if one.verdict != "source" and not one.own:
@@ -213,7 +184,7 @@ def _sources(found: Any) -> list[Row]:
 
 
 def kind(found: Any, one: Any) -> str:
-    """Returns what sort of operation an aligned one is, by its meaning."""
+    """What sort of operation an aligned one is, by its meaning."""
     meaning = found.left.operations[one.left].meaning
     if isinstance(meaning, Windows):
         return "pool" if meaning.pool else "convolution"

@@ -88,14 +88,14 @@ class Readings:
 
     @cached_property
     def cases(self) -> dict[Case, str]:
-        """Returns the id under which each case is stored."""
+        """The id under which each case is stored."""
         table = self.results.cases
         return {
             Case.from_json(text): case for text, case in zip(table.json, table.case_id, strict=True)
         }
 
     def __call__(self, target: str, case: Case) -> Reading:
-        """Returns the reading of a case on a target. KeyError where there is none."""
+        """The reading of a case on a target. KeyError where there is none."""
         key = target, self.cases[case]
         if key not in self._read:
             self._read[key] = self._reading(target, case, key)
@@ -117,13 +117,12 @@ class Readings:
         )
 
     def all(self) -> Iterator[Reading]:
-        """Yields every reading."""
         named = {case_id: case for case, case_id in self.cases.items()}
         for target, case_id in self._windows:
             yield self(target, named[case_id])
 
     def refusal(self, target: str, case: Case) -> str:
-        """Returns why a target could not run a case; empty where it could."""
+        """Why a target could not run a case; empty where it could."""
         found = self._failures.get((target, self.cases.get(case, "")))
         return "" if found is None else str(found.message.iloc[-1])
 
@@ -161,19 +160,17 @@ def line(
     after = max(after, 0)
     for place in range(-before, size + after):
         inside = 0 <= place < size
-        _cell(
-            axes, place, 0, INPUT if inside else PADDING, _short(inputs[place]) if inside else "0"
-        )
+        _cell(axes, place, 0, INPUT if inside else PADDING, f"{inputs[place]:g}" if inside else "0")
     outputs = reading.outputs.reshape(len(starts), -1)[:, 0]
     for row, (start, value) in enumerate(zip(starts, outputs, strict=True)):
         for tap in range(case.kernel[-1]):
             place = int(start) + tap * case.dilation[-1]
             colour = READ if 0 <= place < size else PADDING
-            _cell(axes, place, row + 1.4, colour, "" if weights is None else _short(weights[tap]))
+            _cell(axes, place, row + 1.4, colour, "" if weights is None else f"{weights[tap]:g}")
         good = right is None or (row < len(right) and right[row] == value)
         look: dict[str, Any] = {"va": "center", "weight": "bold", "fontsize": 12}
         look["color"] = STABLE if good else DIFFERS
-        axes.text(size + max(after, room) + 0.25, row + 1.9, f"= {_short(value)}", **look)
+        axes.text(size + max(after, room) + 0.25, row + 1.9, f"= {value:g}", **look)
     left, end = max(before, room), size + max(after, room)
     axes.set(xlim=(-left - 0.2, end + 1.3), ylim=(len(starts) + 1.7, -0.35))
     axes.set_aspect("equal", anchor="NW")
@@ -186,10 +183,6 @@ def _cell(axes: Axes, x: float, y: float, colour: str, text: str) -> None:
     axes.add_patch(Rectangle((x, y), 1, 0.92, lw=0.8, **look))
     weight = "bold" if colour == READ else "normal"
     axes.text(x + 0.5, y + 0.46, text, ha="center", va="center", weight=weight)
-
-
-def _short(value: float) -> str:
-    return f"{value:g}"
 
 
 def map_of_windows(
@@ -248,7 +241,7 @@ def map_legend(figure: Figure, framed: str, dots: bool = True) -> None:
 
 
 def verdict(one: Reading | None, other: Reading) -> str:
-    """Returns how ``one`` reads compared with ``other``: a name in ``VERDICTS``."""
+    """How ``one`` reads compared with ``other``: a name in ``VERDICTS``."""
     if one is None:
         return "refused"
     if one.outputs.shape != other.outputs.shape:

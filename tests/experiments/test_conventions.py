@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 
 from lib import windows as diagrams
-from lib.conventions import measure
+from lib.conventions import read_windows
+from lib.frame import Experiment
 from lib.windows import Readings
-from probe import Case, Store, Target, load
+from probe import Case, Target, load
 from probe.order.windows import as_predicted
 
 pytestmark = pytest.mark.long
@@ -30,19 +31,15 @@ CASES = (FOUR, FOUR.with_(padding=1), WIDE, MEAN, DILATED)
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    """A store with the cases on the reference, and what ``measure`` said."""
+    """A store with the cases on the reference, and what became of them."""
     path = tmp_path_factory.mktemp("store")
-    told = []
-    with Store(path) as store:
-        asked = [(Target("reference"), case) for case in CASES]
-        found = measure(asked, store, "a test", lambda *now: told.append(now))
-    return path, found, told
+    asked = [("reference", case) for case in CASES]
+    return path, read_windows(Experiment("a test", path), asked)
 
 
 def test_windows_and_outputs_are_stored_and_read_back(stored):
-    path, found, told = stored
+    path, found = stored
     assert (found.found, found.before, found.failures) == (5, 0, {})
-    assert told == [(n, 5, "reference") for n in range(1, 6)]
     read = Readings(load(path))
     assert len(list(read.all())) == 5 and all(one.as_said for one in read.all())
     for case in CASES:
@@ -65,8 +62,7 @@ def test_padding_is_told_from_what_the_windows_read(stored):
 
 
 def test_what_is_stored_is_not_read_again(stored):
-    with Store(stored[0]) as store:
-        found = measure([(Target("reference"), FOUR)], store, "a test")
+    found = read_windows(Experiment("a test", stored[0]), [("reference", FOUR)])
     assert (found.found, found.before) == (0, 1)
 
 
@@ -74,8 +70,8 @@ def test_a_refusal_and_a_target_that_does_not_start_are_failures(tmp_path):
     refused = Case("conv2d", 3, length=5, height=5, stride=2)
     winograd = Target.parse("reference,algorithm=winograd")
     gone = Target.parse("tensorflow==1.0.0")
-    with Store(tmp_path) as store:
-        found = measure([(winograd, refused), (gone, FOUR), (gone, WIDE)], store)
+    asked = [(winograd.text, refused), (gone.text, FOUR), (gone.text, WIDE)]
+    found = read_windows(Experiment("a test", tmp_path), asked)
     rows = load(tmp_path).failures
     assert set(found.failures) == {winograd.text, gone.text} and found.found == 0
     assert sorted(rows.kind) == ["unavailable", "unsupported"]

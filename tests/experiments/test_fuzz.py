@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from lib import fuzzing, planted, promises, referee
-from lib.fuzzing import Drawing, Trial, tried
+from lib.frame import Experiment
+from lib.fuzzing import Drawing, Fuzzing, Trial
 from probe import Case, Target, load
 from probe.case import operands
 from probe.case.errors import InputError
 from probe.explain.runs import ComparedShapes
-from probe.sweep.store import Store
 from probe.targets.launch import open_session
 
 pytestmark = pytest.mark.slow
@@ -75,8 +75,8 @@ def test_every_target_and_kind_that_is_drawn_exists(text):
 
 @pytest.mark.check
 def test_direct_calls_of_numpy_agree(tmp_path):
-    with Store.here(tmp_path) as store:
-        done = tried({"numpy": PLAIN.trials("numpy", 6, 0)}, store, "fuzz")
+    asked = [("numpy", trial) for trial in PLAIN.trials("numpy", 6, 0)]
+    done = Experiment("fuzz", tmp_path).ask(Fuzzing, asked, sides={})
     found = load(tmp_path).trials
     assert done.found == 6 and found.refereed.notna().all()
     assert not found[["other", "missed", "false"]].to_numpy().any()

@@ -8,8 +8,9 @@ from importlib import import_module
 import numpy as np
 import pytest
 
+from lib.frame import Experiment
 from lib.reports import Pair, Report, ask
-from probe import Case, Store, Target, load
+from probe import Case, Target, load
 from probe.targets.launch import open_session
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -73,18 +74,16 @@ def test_the_smallest_case_differs_as_it_is_written(quick):
 
 
 def asked(report, store, targets="reference"):
-    targets = [Target.parse(text) for text in targets.split()]
-    with Store.here(store) as kept:
-        done = ask([report], targets, kept, "test", sessions=in_this_process)
+    done = ask(Experiment("test", store), [report], targets.split(), in_this_process)
     return done, load(store)
 
 
 def test_what_a_target_refuses_is_a_failure_and_the_rest_goes_on(tmp_path):
     fused = "reference,algorithm=fused"
     questions = (
-        Pair("rows", script.product(4, 1, dtype="float64"), "length", 1, 2),
-        Pair("rows of float32", script.product(4, 1), "length", 1, 2),
+        Pair(script.product(4, 1, dtype="float64"), "length", 1, 2),
+        Pair(script.product(4, 1), "length", 1, 2, "float32: "),
     )
     done, found = asked(Report("a thread", "a title", None, questions), tmp_path, fused)
     assert found.failures.kind.tolist() == ["unsupported"] and set(done.failures) == {fused}
-    assert found.findings.question.tolist() == ["rows of float32"]
+    assert found.findings.question.tolist() == ["float32: rows 1 against 2"]

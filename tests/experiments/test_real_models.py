@@ -4,10 +4,10 @@ from importlib import import_module
 
 import pytest
 
-from lib import models, walking
+from lib import answering, models, walking
+from lib.frame import Experiment
 from lib.models import Model, Variation
 from probe import load
-from probe.sweep.store import Store
 
 pytestmark = pytest.mark.long
 
@@ -30,9 +30,8 @@ def test_a_model_that_is_not_there_is_a_row_with_the_reason(tmp_path, monkeypatc
 
     lost = Model("lost", "numpy", "none", (Variation("batch", "1", "8"),), sides)
     monkeypatch.setattr(walking, "every", lambda: [lost])
-    monkeypatch.setattr(walking, "in_process", lambda function, some, died: function(some))
-    with Store.here(tmp_path) as store:
-        done = walking.walk_all([lost], store, tmp_path)
+    monkeypatch.setattr(answering, "in_process", lambda function, some: function(some))
+    done = walking.walk_all(Experiment("real_models", tmp_path), [lost], tmp_path)
     assert list(done.failures.values()) == [["ImportError: no such package"]]
     assert load(tmp_path).walks.reason.tolist() == ["ImportError: no such package"]
 

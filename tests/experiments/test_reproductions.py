@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from lib import trials
+from lib.frame import Experiment
 from lib.trials import attempt, draw
 from probe import load
 from probe.case.case import Case
@@ -65,14 +66,13 @@ def test_what_no_script_confirms_is_stored_with_the_reason_and_tried_again(
     right = trials.folder.program.script_of_finding
     wrong = lambda *given: str(right(*given)).replace("length_switch", "no_such_switch")  # noqa: E731
     monkeypatch.setattr(trials.folder.program, "script_of_finding", wrong)
-    with Store.here(tmp_path) as store:
-        tried = attempt([one], store, "reproductions", 1)
+    experiment = Experiment("reproductions", tmp_path)
+    tried = attempt(experiment, [one])
     assert not tried.found and len(tried.failures[one.target]) == 1
     (row,) = load(tmp_path).reproductions.to_dict("records")
     assert not row["confirmed"] and "exit status" in row["reason"]
     monkeypatch.undo()
-    with Store.here(tmp_path) as store:
-        tried = attempt([one], store, "reproductions", 1)
+    tried = attempt(experiment, [one])
     assert tried.found == 1 and not tried.before
     (row,) = load(tmp_path).reproductions.to_dict("records")
     assert row["confirmed"] and pd.isna(row["reason"])

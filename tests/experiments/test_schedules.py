@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import probe
+from probe.diff.pieces import Schedule
 from probe.targets.launch import InlineSession
 from probe.targets.target import Target
 
@@ -35,9 +36,9 @@ def test_the_referee_counts_what_a_direct_call_of_the_first_layer_gives():
 
 def test_a_tile_is_given_what_three_convolutions_read_beside_it():
     schedules = pytest.importorskip("schedules")
-    tile = schedules.Tile.at((0, 16), 16)
+    tile = Schedule.parse("tiles:16x16+overlap:3").pieces((256, 256))[1]
     assert tile.given == ((0, 19), (13, 35)) and tile.kept == ((0, 16), (16, 32))
-    assert tile.needed == ((0, 18), (14, 34))
+    assert schedules.needed(tile) == ((0, 18), (14, 34))
 
 
 class Odd(InlineSession):
@@ -69,7 +70,7 @@ def test_an_order_of_one_pixel_of_a_call_is_predicted_wherever_it_stands(monkeyp
     schedules = pytest.importorskip("schedules")
     with Odd(pixel) as session:
         monkeypatch.setattr(schedules, "SIDE", 16)
-        monkeypatch.setattr(schedules, "_KNOWN", {})
+        monkeypatch.setattr(schedules, "_SUMMATIONS", {})
         monkeypatch.setattr(schedules.SESSIONS, "of", lambda target: session)
         schedules._of_picture.cache_clear()
         row = schedules.tiles("reference", 4, 8)
