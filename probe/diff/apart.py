@@ -494,7 +494,7 @@ class ProcessRecording(child.Worker):
     def _written(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         space: dict[str, Any] = {}
         if any(" = laid(" in line for line in request["lines"]):
-            space["laid"] = import_module("probe.record.torch_values").copied_at
+            space["laid"] = import_module("probe.record.torch_calls").copied_at
         lines, dtypes = request["lines"], request["dtypes"]
         results = run_lines(request["imports"], lines, _arrays_in_order(arrays), dtypes, space)
         return {}, _by_number(results)

@@ -56,7 +56,7 @@ def held(value: Any) -> CapturedArray | None:
         plain = type(value) is torch.Tensor and value.layout is torch.strided
         if not plain or value.is_quantized or value.is_meta or value.dtype.is_complex:
             return None
-        values = import_module("probe.record.torch_values")
+        values = import_module("probe.record.torch_calls")
         like = partial(_torch_like, value)
         return CapturedArray(np.array(values.array(value)), values.dtype(value.dtype), like)
     if library == "tensorflow" and type(value).__name__ == "EagerTensor":
@@ -84,7 +84,7 @@ def _numpy_like(value: np.ndarray, bits: np.ndarray) -> np.ndarray:
 
 
 def _torch_like(value: Any, bits: np.ndarray) -> Any:
-    values = import_module("probe.record.torch_values")
+    values = import_module("probe.record.torch_calls")
     tensor = values.lay_like(bits, values.slot_of(value))
     return tensor.requires_grad_() if value.requires_grad else tensor
 

@@ -11,8 +11,7 @@ functions compiled by XLA and those that change a state. Paths are the name scop
 has the names of its layers.
 
 ``.keras`` and ``.h5`` files: :mod:`probe.targets.trust` looks first at every class that they name.
-A
-SavedModel is a program: loading it makes its variables and runs its initialisers, calling it runs
+A SavedModel is a program: loading it makes its variables and runs its initialisers, calling it runs
 its graph. So its operations are read from ``saved_model.pb`` before TensorFlow loads it, and one
 that reads or writes files, calls Python or keeps a state that isn't a variable's is refused, unless
 the model is trusted. What TensorFlow itself does with a damaged file is out of reach here.
@@ -22,9 +21,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -35,13 +33,13 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from probe.case.errors import InputError
-from probe.order.semantics import Moves, Unknown
+from probe.order import semantics as s
+from probe.order.semantics import Call, Moves, Unknown
 from probe.record import graphs
 from probe.record.contract import CONSTANT, INPUT, WEIGHT, Input, Operation, Said, Seen, Visit
 from probe.record.graphs import Body, Interpreter, Key
 from probe.record.recording import array_digest
 from probe.record.subject import FunctionSubject
-from probe.record.tensorflow_table import meaning
 from probe.record.tensorflow_values import (
     CALLS,
     HANDED_ON,
@@ -66,6 +64,7 @@ from probe.record.tensorflow_values import (
     optimised_graph,
     run_flow,
     run_op,
+    runs_alone,
     schema,
     sizes_of,
     structure,
@@ -108,7 +107,12 @@ class KnownGraphs:
 class Watching(Interpreter):
     """One watched run: the keys of its values, and what is known of them.
 
-    ``numpy``: keys by what arrays of NumPy show of their values: shape, format and bits.
+    ``aliases``: keys of tensors that are another value's, by their numbers; ``variables``: of what
+    each holds now; ``lists``: elements of lists of tensors; ``shapes``: tensors that are sizes of
+    others; ``given``: keys of what operations gave; ``roles``: (role, name) by key. ``writes``: to
+    variables so far; ``graphs``: whether a function ran; ``busy``: the recorder itself runs
+    something; ``said``: for the note. ``memory``: variables by where they are in memory, None:
+    to be looked for. ``numpy``: keys by what arrays of NumPy show of their values.
     """
 
     def __init__(self, visit: Visit, known: KnownGraphs) -> None:
@@ -124,27 +128,16 @@ class Watching(Interpreter):
         self.memory: dict[tuple[Any, ...], Any] | None = None
         self.numpy: dict[tuple[tuple[int, ...], str, str], Hashable] = {}
 
-    def watching(self) -> AbstractContextManager[None]:
-        """Watches what this thread runs eagerly."""
-        return watched_calls(self._callback)
-
-    @contextmanager
-    def _busy(self) -> Iterator[None]:
-        self.busy = True
-        try:
-            yield
-        finally:
-            self.busy = False
-
-    def _callback(
+    def callback(
         self, op: Any, inputs: Any, attributes: Any, outputs: Any, *more: Any, **words: Any
     ) -> None:
         """Is called behind each operation; those of which a graph is being built are skipped."""
         if self.busy or words.get("graph") is not None or not tf.executing_eagerly():
             return
-        with self._busy():
-            name = op.decode() if isinstance(op, bytes) else op
-            results = list(outputs) if isinstance(outputs, list | tuple) else []
+        name = op.decode() if isinstance(op, bytes) else op
+        results = list(outputs) if isinstance(outputs, list | tuple) else []
+        self.busy = True
+        try:
             if is_function(name):
                 self.graphs = True
                 self._called(name, list(inputs), results)
@@ -153,12 +146,14 @@ class Watching(Interpreter):
             # None stands for TensorFlow's default
             flat = [item for pair in pairs if pair[1] is not None for item in pair]
             self._met(name, list(inputs), flat, results, self._path())
+        finally:
+            self.busy = False
 
     def _path(self) -> str:
         return self.names.path(name_scope())
 
     def outputs(self, result: Any) -> list[Seen]:
-        """What a function returned; an array of NumPy's is the last value that had its bits."""
+        """What a function returned. An array of NumPy's is the last value that had its bits."""
         seen = []
         for value in arrays(result):
             tensor = tf.convert_to_tensor(value)
@@ -174,7 +169,7 @@ class Watching(Interpreter):
     # values
 
     def key(self, tensor: Any) -> Hashable:
-        """Returns the key of a tensor; one that is merely handed on keeps that of what it was.
+        """The key of a tensor; one that is merely handed on keeps that of what it was.
 
         Where an operation is called with a variable, TensorFlow reads it past the callbacks: then
         the tensor has the variable's own memory.
@@ -186,20 +181,19 @@ class Watching(Interpreter):
         return self.aliases.get(number_of(tensor), number_of(tensor))
 
     def _held(self, tensor: Any) -> Any:
-        """Returns the handle of the variable whose memory a tensor has, or None."""
+        """The handle of the variable whose memory a tensor has, or None."""
         if self.memory is None:
             self.memory = {_memory_of(value): handle for handle, value in self.names.held()}
         return self.memory.get(_memory_of(tensor))
 
     def _variable(self, handle: Any, path: str) -> Hashable:
-        """Returns the key of what a variable holds now."""
+        """The key of what a variable holds now."""
         key = self.variables.setdefault(number_of(handle), ("variable", number_of(handle), 0))
         self.roles.setdefault(key, (WEIGHT, self.names.variable(number_of(handle)) or path))
         return key
 
     def seen(self, tensor: Any, path: str = "") -> Seen:
-        """Returns what the contract says of a value.
-        A variable's handle stands for what it holds."""
+        """A value as the contract has it. A variable's handle stands for what it holds."""
         if tensor.dtype.name == "resource":
             key = self._variable(tensor, path)
             dtype = held[1] if (held := held_in(tensor)) else None
@@ -255,7 +249,7 @@ class Watching(Interpreter):
             self.visit(Operation(op, path, reads, gives, *said))
 
     def _read(self, op: str, inputs: list[Any]) -> list[int]:
-        """Returns the numbers of the inputs that are arrays."""
+        """Numbers of the inputs that are arrays."""
         arguments = structure(op, len(inputs))
         return [
             n
@@ -293,13 +287,14 @@ class Watching(Interpreter):
             self.lists[number_of(outputs[0])] = [None] * int(array(inputs[1]))
         elif op == "TensorListFromTensor":
             whole = self.seen(inputs[0], path)
-            rest, count = (whole.shape[1:], whole.dtype), whole.shape[0]
-            gets = [lambda n=n: whole.array()[n] for n in range(count)]
-            parts = [Seen(("part", whole.key, n), *rest, gets[n]) for n in range(count)]
+            kind = whole.shape[1:], whole.dtype
+            parts = [
+                Seen(("part", whole.key, n), *kind, lambda n=n: whole.array()[n])
+                for n in range(whole.shape[0])
+            ]
             self.lists[number_of(outputs[0])] = list(parts)
-            self.visit(
-                Operation(op, path, [whole], parts, Moves(), again=lambda read: list(read[0]))
-            )
+            again = lambda read: list(read[0])  # noqa: E731
+            self.visit(Operation(op, path, [whole], parts, Moves(), again=again))
         elif op == "TensorListGetItem" and held and (element := held[int(array(inputs[1]))]):
             self.aliases[number_of(outputs[0])] = element.key
             self.roles[element.key] = element.role, element.name
@@ -308,9 +303,9 @@ class Watching(Interpreter):
             changed[int(array(inputs[1]))] = self.seen(inputs[2], path)
             self.lists[number_of(outputs[0])] = changed
         elif op == "TensorListStack" and held is not None:
-            every = [element for element in held if element is not None]
+            parts = [element for element in held if element is not None]
             gives = [self.seen(outputs[0], path)]
-            self.visit(Operation(op, path, every, gives, Moves(), again=lambda a: [np.stack(a)]))
+            self.visit(Operation(op, path, parts, gives, Moves(), again=lambda a: [np.stack(a)]))
         elif op not in ("TensorListLength", "TensorListElementShape"):
             self.said.append(f"{op}: its result is treated as an input")
 
@@ -318,7 +313,7 @@ class Watching(Interpreter):
 
     def _called(self, name: str, inputs: list[Any], outputs: list[Any], path: str = "") -> None:
         """A function has run and given ``outputs``."""
-        key = _signature(name, inputs)
+        key = name, tuple((tensor.dtype.name, sizes_of(tensor)) for tensor in inputs)
         if key not in self.known.functions:
             self.known.functions[key] = self._opened(name, inputs, outputs)
         graph = self.known.functions[key]
@@ -343,7 +338,7 @@ class Watching(Interpreter):
         return BITS
 
     def _same(self, graph: Body, inputs: list[Any], outputs: list[Any]) -> bool:
-        """Returns whether the nodes, run one by one, give the function's bits."""
+        """Whether the nodes, run one by one, give the function's bits."""
         try:
             results = Watching(lambda _: None, self.known).walk(graph, inputs)
         except (tf.errors.OpError, TypeError, ValueError, KeyError):
@@ -393,30 +388,14 @@ class Watching(Interpreter):
         gives = [self.seen(outputs[n], path) for n in ends]
         if gives and reads:
             self._gives(gives)
-            plain, options = re.sub(r"^_*(inference_)?|_\d+$", "", name), call_options()
-
-            def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-                fed = list(inputs)
-                for n, bits in zip(places, arrays, strict=True):
-                    if inputs[n].dtype != tf.resource:
-                        fed[n] = tensor_of(bits, inputs[n].dtype)
-                results = run_op(name, fed, options, len(outputs))
-                return [np.array(array(results[n])) for n in ends]
-
+            again = runs_alone(name, inputs, call_options(), len(outputs), places, ends)
+            plain = re.sub(r"^_*(inference_)?|_\d+$", "", name)
             self.visit(Operation(f"function {plain}", path, reads, gives, Unknown(why), {}, again))
 
 
-def _signature(name: str, inputs: Sequence[Any]) -> Hashable:
-    return name, tuple((tensor.dtype.name, sizes_of(tensor)) for tensor in inputs)
-
-
-# tensors
-
-
 def _memory_of(tensor: Any) -> tuple[Any, ...]:
-    """Returns where an array is in memory, and its kind."""
-    plain = array(tensor)
-    memory = plain
+    """Where an array is in memory, its shape and format."""
+    memory = plain = array(tensor)
     if not plain.ndim:  # of a single number NumPy gets a copy
         if tensor.dtype == tf.bfloat16:  # which has no buffer to share
             return number_of(tensor), (), ""
@@ -446,20 +425,18 @@ class TensorFlowRecorder:
         return [array(tensor) for tensor in tensors(self.function())]
 
     def again(self, function: Callable[[], Any]) -> TensorFlowRecorder:
-        """Returns a recorder of the same on other numbers of these shapes, with layers built."""
+        """A recorder of the same on other numbers of these shapes, with layers built."""
         other = TensorFlowRecorder(function)
         other.known, other.built = self.known, True
         return other
 
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs it, and calls ``visit`` behind each operation.
-
-        The first time it runs unwatched before, so that layers are built and functions traced.
-        """
+        """As of ``Recorder``. The first time it runs unwatched before, so that layers are built and
+        functions traced."""
         if not self.built:
             self.already = [array_digest(output) for output in self.plain()]
         watch = Watching(visit, self.known)
-        with watch.watching():
+        with watched_calls(watch.callback):  # what this thread runs eagerly
             result = self.function()
         outputs = watch.outputs(result)
         if watch.graphs and "mode=" not in self.target:
@@ -469,7 +446,7 @@ class TensorFlowRecorder:
 
 
 def target() -> str:
-    """Returns the text of this process' target: threads and oneDNN's operators as they are set."""
+    """The text of this process' target: threads and oneDNN's operators as they are set."""
     text = "tensorflow"
     if (choice := os.environ.get("TF_ENABLE_ONEDNN_OPTS")) in ("0", "1"):
         text += f",onednn={choice}"
@@ -505,9 +482,9 @@ class OpenedTensorFlow:
     recorders: dict[Any, TensorFlowRecorder] = field(default_factory=dict, compare=False)
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> TensorFlowRecorder:
-        """Returns a recorder of the model with these inputs (container arrays, by name); at shapes
-        that have run before it need not run unwatched first."""
-        operands = [tensor_of(arrays[own.name], tf.as_dtype(own.dtype)) for own in self.inputs]
+        """A recorder of the model with these inputs (container arrays, by name); at shapes that
+        have run before it need not run unwatched first."""
+        operands = [tensor_of(arrays[spec.name], tf.as_dtype(spec.dtype)) for spec in self.inputs]
         shapes = tuple((tuple(tensor.shape), tensor.dtype) for tensor in operands)
         call = lambda: self.call(operands)  # noqa: E731
         like = self.recorders.get(shapes)
@@ -579,8 +556,8 @@ def _check_graph(path: Path) -> None:
             why = "it was saved by TensorFlow 1, and loading it runs operations on files"
             raise InputError("network", path.name, why, todo)
         functions = graph.graph_def.library.function
-        own = {function.signature.name for function in functions}
-        saving = {name for name in own if name.startswith(SAVING)}  # a call of these is refused
+        defined = {function.signature.name for function in functions}
+        saving = {name for name in defined if name.startswith(SAVING)}  # a call of these is refused
         called = (function for function in functions if function.signature.name not in saving)
         for node in (node for function in called for node in function.node_def):
             words, known = [*node.attr.values()], schema(node.op)
@@ -590,7 +567,7 @@ def _check_graph(path: Path) -> None:
             beyond |= known.stateful and node.op not in PLAIN
             if saves := reached & saving:
                 op = f"a call of {min(saves)}"
-            elif beyond and node.op not in own:
+            elif beyond and node.op not in defined:
                 op = node.op
             else:
                 continue
@@ -601,3 +578,172 @@ def _check_graph(path: Path) -> None:
 
 # What watches a function of this library, see ``probe.record.subject``.
 RECORDER = TensorFlowRecorder
+
+
+# what operations compute: operands and attributes are those of TensorFlow's op registry, defaults
+# among them; what is only handed on (``Identity``, lists of tensors) the recorder knows by itself
+
+# What each operation computes.
+TABLE = s.OperationTable()
+
+# By their place. TensorFlow's threads read subnormal numbers as zeros, which Eigen's vectors and
+# what is left over of them don't do alike where a function is a choice and no arithmetic: the ReLU
+# of 15 times 1e-40 is 0 in some places and 1e-40 in others. Eigen refines the processor's estimate
+# (``rcpps``, ``vrcp14ps``, ``vrsqrt14ps``) by Newton steps: up to 2 ulp off, and different on
+# another processor. Roots only where it is built for AVX-512; quotients are the processor's own
+# everywhere, and so correctly rounded.
+APPROXIMATE = s.word_list("Reciprocal Inv:reciprocal Sqrt Relu Relu6 Sign")
+
+NARROW = ("float16", "bfloat16")
+# Eigen converts to narrow formats by way of float32, and so rounds these twice.
+WIDE = ("float64", "int32", "uint32", "int64", "uint64")
+
+REDUCES = s.word_list("Mean Sum Prod EuclideanNorm:euclidean_norm")
+
+
+@TABLE.row("Cast")
+def _tf_cast(c: Call) -> s.Meaning:
+    before, after = c.dtype(), c.dtypes[0]
+    if c["Truncate"] and before != after:
+        return s.function("truncating cast")
+    means = s.cast(before, after)
+    if isinstance(means, s.Each) and before in WIDE and after in NARROW:
+        return replace(means, approximate=True)
+    return means
+
+
+def _tf_function(name: str) -> s.Meaning:
+    """What an operation applies behind. KeyError: there is none of this name."""
+    if name in ("GeluExact", "GeluApproximate"):
+        return s.gelu(name == "GeluApproximate")
+    means = s.approximate(APPROXIMATE[name]) if name in APPROXIMATE else s.by_name(name)
+    if means is None:
+        raise KeyError(name)
+    return means
+
+
+def _channels_last(c: Call) -> bool:
+    return c.get("data_format", "NHWC") in ("NHWC", "NDHWC")
+
+
+@TABLE.row("BiasAdd BiasAddV1")
+def _bias_add(c: Call) -> s.Each:
+    return s.function("add", along=None if _channels_last(c) else 1)
+
+
+def _epilogue(c: Call, first: s.Meaning) -> s.Meaning:
+    """What Grappler's remapper made of several operations, in their order."""
+    behind: list[s.Meaning | tuple[s.Meaning, int]] = []
+    names, slot = list(map(str, c.get("fused_ops") or ())), 2
+    for name in names:
+        if name in ("BiasAdd", "Add"):
+            behind.append((_bias_add(c) if name == "BiasAdd" else s.function("add"), slot))
+            slot += 1
+        else:
+            behind.append(_tf_function(name))
+    if isinstance(first, s.Contracts) and len(names) == 1 and slot == 3:
+        return replace(first, bias=c.at(2))
+    return s.then(c, first, *behind)
+
+
+@TABLE.row("FusedBatchNormV3 FusedBatchNormV2 FusedBatchNorm _FusedBatchNormEx")
+def _tf_bn(c: Call) -> s.Meaning:
+    """Also with an addition and an activation behind it, ``_FusedBatchNormEx``."""
+    along, mode = None if _channels_last(c) else 1, str(c.get("activation_mode", "Identity"))
+    norm = s.batch_norm(c.rank(), bool(c["is_training"]), along)
+    if c["is_training"]:
+        alone = mode == "Identity" and c.get("exponential_avg_factor", 1.0) == 1
+        return norm if alone else s.Unknown("it mixes means of the batch with others")
+    added = [(s.function("add"), 5)] if c.get("num_side_inputs") else []
+    return s.then(c, norm, *added, *([] if mode == "Identity" else [_tf_function(mode)]))
+
+
+def _tf_matmul(c: Call, left: str, right: str) -> s.Meaning:
+    turned = bool(c[left]), bool(c[right])
+    if any(turned) and left == "adj_x" and c.dtype().startswith("complex"):
+        return s.Unknown("it conjugates a matrix")
+    return _epilogue(c, s.matmul(turned=turned))
+
+
+def _spatial_ends(c: Call, ends: Sequence[Any]) -> tuple[Any, ...]:
+    """What has one entry an axis, of the spatial axes alone."""
+    return tuple(ends[1:-1] if _channels_last(c) else ends[2:])
+
+
+def _tf_padding(
+    c: Call, ins: Sequence[int], outs: Sequence[int], *window: Sequence[int]
+) -> s.Padding:
+    kernel, stride, dilation = window
+    if c["padding"] == "EXPLICIT":
+        flat = c["explicit_paddings"]
+        return _spatial_ends(c, list(zip(flat[::2], flat[1::2], strict=True)))
+    if c["padding"] == "VALID":
+        return ((0, 0),) * len(kernel)
+    return s.same_padding(_spatial_ends(c, ins), _spatial_ends(c, outs), kernel, stride, dilation)
+
+
+@TABLE.row("Conv2D Conv3D DepthwiseConv2dNative")
+@TABLE.row("_FusedConv2D _FusedConv3D _FusedDepthwiseConv2dNative")
+def _tf_conv(c: Call) -> s.Meaning:
+    *kernel, inner, _ = c.shape(1)
+    window = tuple(kernel), _spatial_ends(c, c["strides"]), _spatial_ends(c, c["dilations"])
+    padding, rank = _tf_padding(c, c.shape(), c.gives[0], *window), len(kernel)
+    channels, weights = c.shape()[-1 if _channels_last(c) else 1], tuple(range(rank + 2))
+    if "Depthwise" in c.op:
+        inner = 1  # (height, width, channels, filters a channel): filters in their order
+    frame = s.Frame(*window, padding)
+    return _epilogue(c, s.convolution(frame, weights, channels // inner, _channels_last(c)))
+
+
+@TABLE.row("Conv2DBackpropInput Conv3DBackpropInputV2")
+def _tf_back(c: Call) -> s.Meaning:
+    *kernel, inner, _ = c.shape(1)
+    window = tuple(kernel), _spatial_ends(c, c["strides"]), _spatial_ends(c, c["dilations"])
+    padding = _tf_padding(c, c.gives[0], c.shape(2), *window)  # of the convolution it turns round
+    groups, rank = c.gives[0][-1 if _channels_last(c) else 1] // inner, len(kernel)
+    weights, reads = (*range(rank), rank + 1, rank), c.places(2, 1)
+    return s.convolution(s.Frame(*window, padding, True), weights, groups, _channels_last(c), reads)
+
+
+@TABLE.row(s.word_list("MaxPool:max MaxPool3D:max AvgPool:average AvgPool3D:average"))
+def _tf_pool(c: Call, kind: str) -> s.Meaning:
+    kernel, stride = _spatial_ends(c, c["ksize"]), _spatial_ends(c, c["strides"])
+    if sum(c["ksize"]) > sum(kernel) + 2:
+        return s.Unknown("it pools over channels or the batch")
+    window = kernel, stride, (1,) * len(kernel)
+    frame = s.Frame(*window, _tf_padding(c, c.shape(), c.gives[0], *window))
+    return s.pool(kind, frame, _channels_last(c))
+
+
+@TABLE.row(REDUCES)
+def _tf_reduce(c: Call, word: str) -> s.Meaning:
+    axes = sorted({axis % max(c.rank(), 1) for axis in c.integers(1)})
+    return s.reduced(word, axes) if axes else s.Same()
+
+
+TABLE |= {
+    **s.rows_for(APPROXIMATE, lambda c, word: s.approximate(word)),
+    **s.rows_for("Max Min MaxPoolWithArgmax", lambda c: s.Moves()),
+    "Mod": lambda c: s.function("truncate_mod"),
+    # functions that Grappler has put in one kernel
+    "_UnaryOpsComposition": lambda c: s.Each(" ".join(map(str, c["op_names"]))),
+    "AddN": lambda c: s.several("add", c.count),
+    # products and windows
+    **s.rows_for(
+        "MatMul SparseMatMul _FusedMatMul", lambda c: _tf_matmul(c, "transpose_a", "transpose_b")
+    ),
+    **s.rows_for(
+        "BatchMatMul BatchMatMulV2 BatchMatMulV3", lambda c: _tf_matmul(c, "adj_x", "adj_y")
+    ),
+    "Einsum": lambda c: s.einsum(c["equation"]),
+    # groups of elements
+    "Softmax": lambda c: s.normalised("softmax", (-1,)),
+    "LogSoftmax": lambda c: s.normalised("log_softmax", (-1,)),
+    "Bitcast": lambda c: s.bitcast(c.dtype(), c.dtypes[0], c.gives[0] == c.shape()),
+    **s.rows_for("Reshape ExpandDims Squeeze", lambda c: s.Reshapes()),
+    "Transpose": lambda c: s.transpose(c.integers(1)),
+}
+
+
+def meaning(c: Call) -> s.Meaning:
+    return s.by_table(TABLE, c)

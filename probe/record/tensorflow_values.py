@@ -37,12 +37,12 @@ BFLOAT16 = np.dtype(tf.bfloat16.as_numpy_dtype)
 
 
 def is_unread(tensor: Any) -> bool:
-    """Returns whether it is no array."""
+    """Whether a tensor is no array, but a handle, a list or texts."""
     return tensor.dtype.name in UNREAD
 
 
 def is_whole(tensor: Any) -> bool:
-    """Returns whether it holds integers or bools."""
+    """Whether it holds integers or bools."""
     return bool(tensor.dtype.is_integer or tensor.dtype.is_bool)
 
 
@@ -51,12 +51,12 @@ def sizes_of(tensor: Any) -> tuple[int, ...]:
     return shape
 
 
-# Returns what tells an eager tensor, or a variable's handle, from all others of the process.
+# What tells an eager tensor, or a variable's handle, from all others of the process.
 number_of = attrgetter("_id")
 
 
 def held_in(handle: Any) -> tuple[tf.TensorShape, tf.DType] | None:
-    """Returns shape and type of the array that a variable holds; None where it isn't one."""
+    """Shape and type of the array that a variable holds; None where it isn't one."""
     data = handle._handle_data
     if data is None or not data.is_set or len(data.shape_and_type) != 1:
         return None
@@ -97,13 +97,38 @@ def tensor_of(bits: np.ndarray, dtype: Any) -> Any:
 
 
 def run_op(op: str, inputs: Sequence[Any], attributes: Sequence[Any], count: int) -> list[Any]:
-    """Runs one operation eagerly; returns its tensors. No callback is called."""
+    """Runs one operation, or a function by its name, eagerly, past the callbacks."""
     ctx = context.context()
     return list(execute.quick_execute(op, count, list(inputs), tuple(attributes), ctx) or ())
 
 
+def runs_alone(
+    op: str,
+    inputs: Sequence[Any],
+    attributes: Sequence[Any],
+    count: int,
+    read: Sequence[int],
+    ends: Sequence[int],
+) -> Isolated:
+    """What runs an operation or a function on other arrays, in the place of the inputs numbered
+    ``read``, and gives those of its ``count`` results that are numbered ``ends``. A variable's
+    handle stays; no operand is kept alive."""
+    kinds = {n: inputs[n].dtype for n in read if inputs[n].dtype != tf.resource}
+    held = [None if n in kinds else tensor for n, tensor in enumerate(inputs)]
+
+    def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        fed = list(held)
+        for n, bits in zip(read, arrays, strict=True):
+            if n in kinds:
+                fed[n] = tensor_of(bits, kinds[n])
+        results = run_op(op, fed, attributes, count)
+        return [np.array(array(results[n])) for n in ends]
+
+    return again
+
+
 def value_of(handle: Any, dtype: Any) -> Any:
-    """Returns what a variable holds now, in its own memory."""
+    """What a variable holds now, in its own memory."""
     return run_op("ReadVariableOp", [handle], ("dtype", dtype), 1)[0]
 
 
@@ -126,7 +151,7 @@ def name_scope() -> str:
 
 
 def is_function(name: str) -> bool:
-    """Returns whether it is the name of a function, rather than of an operation."""
+    """Whether it is the name of a function, rather than of an operation."""
     return bool(context.context().has_function(name))
 
 
@@ -134,35 +159,19 @@ def definition_of(name: str) -> Any:
     return context.context().get_function_def(name)
 
 
-def optimised_graphs(run: Callable[[], Any]) -> list[Any]:
-    """Returns the graphs of the functions that ``run`` calls, as Grappler has optimised them."""
-    ctx = context.context()
-    # Grappler optimises a function when a kernel of it is made: those that there are have to go, so
-    # that its graph is collected
-    ctx.clear_kernel_cache()
-    ctx.enable_graph_collection()
-    try:
-        run()
-        every = ctx.export_run_metadata().function_graphs
-        return [graphs.post_optimization_graph for graphs in every]
-    finally:
-        ctx.disable_graph_collection()
-
-
 def by_xla(name: str) -> bool:
-    """Returns whether a function is compiled by XLA, as one asked for who made it."""
+    """Whether a function is compiled by XLA, as ``jit_compile=True`` asks."""
     words = definition_of(name).attr
     return "_XlaMustCompile" in words and bool(words["_XlaMustCompile"].b)
 
 
 def call_options() -> tuple[Any, ...]:
-    """Returns the attributes with which TensorFlow calls a function."""
+    """The attributes with which TensorFlow calls a function, names and values in turn."""
     pairs = context.context().function_call_options.as_attrs().items()
     return tuple(item for pair in pairs for item in pair)
 
 
 # operations by their schema
-
 
 # Elements of an argument that lines and attributes spell out.
 SMALL_ARGUMENT = 64
@@ -203,7 +212,6 @@ NOTHING = Schema((), (), {}, {}, frozenset())
 
 @cache
 def schema(op: str) -> Schema:
-    """Returns what is known of an operation."""
     definition = op_def_registry.get(op)
     if definition is None:
         return NOTHING
@@ -221,28 +229,32 @@ def schema(op: str) -> Schema:
         for attr in definition.attr
         if attr.HasField("default_value")
     }
-    every = ((arg.type_attr, arg.number_attr, arg.type_list_attr) for arg in definition.input_arg)
-    inferred = frozenset(name for names in every for name in names if name)
+    inferred = frozenset(
+        name
+        for arg in definition.input_arg
+        for name in (arg.type_attr, arg.number_attr, arg.type_list_attr)
+        if name
+    )
     kinds = {attr.name: attr.type for attr in definition.attr}
     return Schema(tuple(inputs), tuple(outputs), kinds, defaults, inferred, definition.is_stateful)
 
 
 @cache
 def slots(op: str, count: int) -> list[tuple[str, bool, bool]]:
-    """Returns the argument to which each of ``count`` inputs belongs, as of ``Schema.inputs``.
+    """The argument to which each of ``count`` inputs belongs, as of ``Schema.inputs``.
 
     A list's inputs share one, and all lists of an operation are taken to be of one length.
     """
     inputs = schema(op).inputs
     lists = sum(several for _, several, _ in inputs)
     length = (count - len(inputs) + lists) // max(lists, 1)
-    every = [slot for slot in inputs for _ in range(length if slot[1] else 1)]
-    return every if len(every) == count else [("", False, False)] * count
+    slots = [slot for slot in inputs for _ in range(length if slot[1] else 1)]
+    return slots if len(slots) == count else [("", False, False)] * count
 
 
 @cache
 def structure(op: str, count: int) -> tuple[int, ...]:
-    """Returns the numbers of the inputs that say how an operation works."""
+    """Numbers of the inputs that say how an operation works, not on what."""
     return tuple(n for n, (_, _, how) in enumerate(slots(op, count)) if how)
 
 
@@ -253,17 +265,18 @@ TAKEN: dict[str, Callable[[Any], Any]] = {
 
 
 def attribute(value: Any) -> Any:
-    """Returns an attribute of a node as eager operations take it."""
+    """An attribute of a node as eager operations take it."""
     kind = value.WhichOneof("value")
     if kind == "list":
-        kind, some = next(((f.name, list(v)) for f, v in value.list.ListFields()), ("", []))
-        return [TAKEN[kind](item) for item in some] if kind in TAKEN else some
-    own = getattr(value, kind) if kind else []
-    return TAKEN[kind](own) if kind in TAKEN else own
+        fields = [(field.name, list(items)) for field, items in value.list.ListFields()]
+        kind, items = fields[0] if fields else ("", [])
+        return [TAKEN[kind](item) for item in items] if kind in TAKEN else items
+    word = getattr(value, kind) if kind else []
+    return TAKEN[kind](word) if kind in TAKEN else word
 
 
 def plain_word(value: Any, kind: str = "") -> Any:
-    """Returns an attribute as JSON has it."""
+    """An attribute as JSON has it."""
     if kind == "type" or isinstance(value, tf.DType):
         return tf.as_dtype(value).name
     if isinstance(value, bytes):
@@ -288,23 +301,25 @@ class RanOperation:
     given: list[int]
 
     def __post_init__(self) -> None:
-        self.own, self.slots = schema(self.op), slots(self.op, len(self.inputs))
+        self.schema, self.slots = schema(self.op), slots(self.op, len(self.inputs))
         self.structure = structure(self.op, len(self.inputs))
 
     def words(self) -> dict[str, Any]:
-        """Returns its attributes, plain enough for JSON."""
+        """Its attributes, plain enough for JSON."""
         both = zip(self.attributes[::2], self.attributes[1::2], strict=True)
-        return {name: plain_word(value, self.own.kinds.get(name, "")) for name, value in both}
+        return {name: plain_word(value, self.schema.kinds.get(name, "")) for name, value in both}
 
     def shown(self) -> dict[str, Any]:
-        """Attributes as an event has them: none that the arrays' types say, and small arguments."""
-        every = [(self.slots[n][0], array(self.inputs[n])) for n in self.structure]
-        small = {name: arg.tolist() for name, arg in every if arg.size <= SMALL_ARGUMENT}
+        """Attributes as an operation has them: none that the arrays' types say, and small
+        arguments."""
+        arguments = {self.slots[n][0]: array(self.inputs[n]) for n in self.structure}
         words = self.words().items()
-        return {name: value for name, value in words if name not in self.own.inferred} | small
+        return {name: value for name, value in words if name not in self.schema.inferred} | {
+            name: held.tolist() for name, held in arguments.items() if held.size <= SMALL_ARGUMENT
+        }
 
     def call(self) -> Call:
-        """Returns the call as a table is asked, which may look into what is no operand."""
+        """The call as a table is asked, which may look into what is no operand."""
 
         def operand(n: int, tensor: Any) -> Operand:
             at = self.read.index(n) if n in self.read else -1
@@ -318,41 +333,30 @@ class RanOperation:
         reads = [operand(n, tensor) for n, tensor in enumerate(self.inputs)]
         gives = [self.outputs[n] for n in self.given]
         shapes, dtypes = [*map(sizes_of, gives)], [tensor.dtype.name for tensor in gives]
-        return Call(self.op, {**self.own.defaults, **self.words()}, reads, shapes, dtypes)
+        return Call(self.op, {**self.schema.defaults, **self.words()}, reads, shapes, dtypes)
 
     def again(self) -> Isolated | None:
-        """Returns a function that runs it on other arrays; None where there is no such thing."""
-        op, attributes, count = self.op, self.attributes, len(self.outputs)
-        read, ends, kinds = self.read, self.given, [self.inputs[n].dtype for n in self.read]
-        rest = [None if n in read else tensor for n, tensor in enumerate(self.inputs)]
-        unread = [tensor is not None and is_unread(tensor) for tensor in rest]
-        if tf.resource in kinds or any(unread):
+        """What runs it alone; None where it reads what is no array."""
+        if any(map(is_unread, self.inputs)):
             return None
-
-        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            fed = list(rest)  # keeps no operand alive
-            for n, bits, dtype in zip(read, arrays, kinds, strict=True):
-                fed[n] = tensor_of(bits, dtype)
-            results = run_op(op, fed, attributes, count)
-            return [np.array(array(results[n])) for n in ends]
-
-        return again
+        ends = len(self.outputs), self.read, self.given
+        return runs_alone(self.op, self.inputs, self.attributes, *ends)
 
     def lines(self) -> Lines | None:
-        """Returns lines of ``tf.raw_ops`` for it; None for one that Grappler has fused."""
-        op, own, every, read = self.op, self.own, self.slots, self.read
-        held = {n: array(self.inputs[n]) for n in self.structure}
+        """Lines of ``tf.raw_ops`` for it; None for an operation that Grappler has fused."""
+        op, inputs, slots, read = self.op, self.schema.inputs, self.slots, self.read
+        arguments = {n: array(self.inputs[n]) for n in self.structure}
         function = getattr(tf.raw_ops, op, None)
         if (
             function is None
-            or any(arg.size > SMALL_ARGUMENT for arg in held.values())
-            or not all(name for name, *_ in every)
+            or any(argument.size > SMALL_ARGUMENT for argument in arguments.values())
+            or not all(name for name, *_ in slots)
         ):
             return None
         # Python has other names for some, in the same order
         parameters = [name for name in inspect.signature(function).parameters if name != "name"]
-        names = [name for name, *_ in own.inputs]
-        names += [name for name in own.kinds if name not in own.inferred]
+        names = [name for name, *_ in inputs]
+        names += [name for name in self.schema.kinds if name not in self.schema.inferred]
         free = [name for name in parameters if name not in names]
         strange = [name for name in names if name not in parameters]
         spelled = {name: name for name in names} | dict(zip(strange, free, strict=False))
@@ -361,15 +365,15 @@ class RanOperation:
             for name, value in self.words().items()
             if spelled.get(name) in parameters
         ]
-        texts = {n: repr(arg.tolist()) for n, arg in held.items()}
+        texts = {n: repr(argument.tolist()) for n, argument in arguments.items()}
         only = f"[{self.given[0]}]" if len(self.outputs) > len(self.given) == 1 else ""
 
         def lines(names: Sequence[str], result: str) -> list[str]:
-            each = texts | dict(zip(read, names, strict=True))
+            operand_texts = texts | dict(zip(read, names, strict=True))
             operands = []
-            for slot, several, _ in own.inputs:
-                some = [each[n] for n, (name, *_) in enumerate(every) if name == slot]
-                text = f"[{', '.join(some)}]" if several else some[0]
+            for slot, several, _ in inputs:
+                found = [operand_texts[n] for n, (name, *_) in enumerate(slots) if name == slot]
+                text = f"[{', '.join(found)}]" if several else found[0]
                 operands.append(f"{spelled[slot]}={text}")
             return [f"{result} = tf.raw_ops.{op}({', '.join([*operands, *words])}){only}"]
 
@@ -377,7 +381,6 @@ class RanOperation:
 
 
 # functions as graphs
-
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 LOOPS, BRANCHES = ("While", "StatelessWhile"), ("If", "StatelessIf", "Case", "StatelessCase")
@@ -404,7 +407,7 @@ class FunctionNode(Node):
 
     @property
     def function(self) -> str:
-        """Returns what a node calls that is of ``CALLS``."""
+        """What a node calls that is of ``CALLS``."""
         return str(self.words["f"])
 
 
@@ -433,8 +436,8 @@ def run_flow(
 
 
 def traced_graph(name: str, known: dict[str, Body]) -> Body:
-    """Returns the graph of a function as it was traced, before any optimisation. ``known``: those
-    that have been read."""
+    """The graph of a function as it was traced, before any optimisation. ``known``: those that have
+    been read."""
     if name not in known:
         definition = definition_of(name)
         # the graph, and the name of each value by that in the definition
@@ -448,11 +451,20 @@ def traced_graph(name: str, known: dict[str, Body]) -> Body:
 
 
 def optimised_graph(name: str, inputs: list[Any]) -> Body | None:
-    """Returns the graph that TensorFlow runs for these inputs; None where it holds loops."""
-    definition = definition_of(name)
+    """The graph that TensorFlow runs for these inputs; None where it holds loops."""
+    definition, ctx = definition_of(name), context.context()
     count = len(definition.signature.output_arg)
-    graphs = optimised_graphs(lambda: run_op(name, inputs, call_options(), count))
+    # Grappler optimises a function when a kernel of it is made: those that there are have to go, so
+    # that its graph is collected
+    ctx.clear_kernel_cache()
+    ctx.enable_graph_collection()
+    try:
+        run_op(name, inputs, call_options(), count)
+        collected = ctx.export_run_metadata().function_graphs
+    finally:
+        ctx.disable_graph_collection()
     outputs = ("_Retval", "_DeviceRetval")
+    graphs = [each.post_optimization_graph for each in collected]
     graphs = [graph for graph in graphs if sum(node.op in outputs for node in graph.node) == count]
     if len(graphs) != 1 or any(node.op in FLOW for node in graphs[0].node):
         return None
@@ -472,14 +484,14 @@ def optimised_graph(name: str, inputs: list[Any]) -> Body | None:
 def _body(
     protos: Sequence[Any], order: Sequence[str], inputs: Sequence[str], ends: Sequence[Key]
 ) -> Body:
-    """Returns nodes in the order of the program, each behind what it reads; those that aren't of
-    the program (Grappler's) right before their first user."""
+    """Nodes in the order of the program, each behind what it reads; those that aren't of the
+    program (Grappler's) right before their first user."""
     by_name, place = {node.name: node for node in protos}, {name: n for n, name in enumerate(order)}
     first = sorted(by_name, key=lambda name: -place.get(name, len(order)))[::-1]
 
     def needs(name: str) -> list[str]:
-        every = sorted(by_name[name].input, key=lambda text: text[0] == "^")
-        sources = (_end_of(text.removeprefix("^"))[0] for text in every)
+        texts = sorted(by_name[name].input, key=lambda text: text[0] == "^")
+        sources = (_end_of(text.removeprefix("^"))[0] for text in texts)
         return [source for source in sources if source in by_name]
 
     ordered = [by_name[name] for name in behind_needs(first, needs)]
@@ -493,10 +505,10 @@ def _body(
 
 
 def _function_node(proto: Any) -> FunctionNode:
-    own = schema(proto.op)
-    words = {name: attribute(proto.attr[name]) for name in own.kinds if name in proto.attr}
+    known = schema(proto.op)
+    words = {name: attribute(proto.attr[name]) for name in known.kinds if name in proto.attr}
     count = 0
-    for name, types in own.outputs:
+    for name, types in known.outputs:
         counted = proto.attr[name] if name else None
         count += 1 if counted is None else len(counted.list.type) if types else int(counted.i)
     slots = [_end_of(text) for text in proto.input if not text.startswith("^")]
@@ -512,7 +524,7 @@ def _end_of(text: str) -> tuple[str, int]:
 
 
 def _written_order(definition: Any, prefix: str) -> Iterator[str]:
-    """The names of a function's nodes in the order of the program, those that it calls in place."""
+    """Names of a function's nodes in the order of the program, those that it calls in place."""
     for node in definition.node_def:
         yield prefix + node.name
         inner = node.attr["f"].func.name if node.op in CALLS else ""
@@ -521,7 +533,7 @@ def _written_order(definition: Any, prefix: str) -> Iterator[str]:
 
 
 def called_functions(name: str) -> Iterator[Any]:
-    """Yields the definition of a function, and of all that it calls."""
+    """The definition of a function, and of all that it calls."""
     pending, met = [name], set()
     while pending:
         now = pending.pop()
@@ -549,10 +561,8 @@ class Names:
         return self._found[0].get(handle, "")
 
     def path(self, scope: str, graph: bool = False) -> str:
-        """The path that a name scope stands for: the layers of Keras in it, if there are any.
-
-        In a ``graph`` a scope that is opened again has a number behind its name.
-        """
+        """The layers of Keras in a name scope, if there are any, else all its parts. In a ``graph``
+        a scope that is opened again has a number behind its name."""
         layers = self._found[2]
         parts = [part for part in scope.split("/") if part and not NO_LAYER.match(part)]
         if graph:
@@ -581,15 +591,15 @@ class Names:
         keras = sys.modules.get("keras")
         names, variables, layers = dict[int, str](), list[weakref.ref[Any]](), set[str]()
         # Keras 2, beside TensorFlow up to 2.15, has no variables but TensorFlow's
-        theirs: tuple[type, ...] = ()
+        wanted: tuple[type, ...] = (BaseResourceVariable,)
         if keras is not None and hasattr(keras, "Variable"):
-            theirs = (keras.Variable, keras.Operation)
+            wanted += (keras.Variable, keras.Operation)
         kinds: dict[type, bool] = {}
         gc.unfreeze()  # objects that a session in this process froze are not listed
         for item in gc.get_objects():
             kind = type(item)
             if kind not in kinds:
-                kinds[kind] = issubclass(kind, (BaseResourceVariable, *theirs))
+                kinds[kind] = issubclass(kind, wanted)
             if not kinds[kind]:
                 continue
             if isinstance(item, BaseResourceVariable):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ torch = pytest.importorskip("torch", reason="the recorder watches PyTorch")
 
 import probe  # noqa: E402
 from probe.case.errors import InputError  # noqa: E402
-from probe.order.semantics import Unknown  # noqa: E402
+from probe.order.semantics import Moves, Unknown  # noqa: E402
 from probe.record.contract import WEIGHT  # noqa: E402
 from probe.record.recording import array_digest, record_run  # noqa: E402
 from probe.record.torch import TorchRecorder, opened  # noqa: E402
@@ -331,3 +332,92 @@ def test_a_module_that_returns_numpy_is_refused_in_one_line() -> None:
     x = np.ones((4, 8), "f4")
     with pytest.raises(InputError, match="from which the library that computed them can't be seen"):
         probe.network(Numpy(8, 3).eval(), inputs=x, vary="batch", at=1, against=4)
+
+
+# which value a tensor is, while memory changes
+
+
+def test_a_change_through_a_view_makes_new_values() -> None:
+    def run() -> Any:
+        base = torch.zeros(3, 4)
+        row = base[1]
+        row += 2
+        base[:, 2:].copy_(Y[0, :3, :2])
+        return base * 1, row * 1, base.T[1] * 1
+
+    live = record_run(TorchRecorder(run))
+    assert bits(live.results) == bits(TorchRecorder(run).plain())
+    renewed = [o for o in live.operations if o.op == "changed through a view"]
+    assert renewed
+    for event in events(TorchRecorder(run)):
+        if event[0].op == "changed through a view":
+            assert isinstance(event[0].meaning, Moves) and not wrong(event)
+
+
+def test_an_input_that_the_run_changes_is_read_before() -> None:
+    given = torch.ones(3)
+
+    def run() -> torch.Tensor:
+        return given.mul_(2) + 0
+
+    (first, *_) = events(TorchRecorder(run))
+    assert first[1][0].tolist() == [1, 1, 1]
+    assert first[2][0].tolist() == [2, 2, 2]
+
+
+def test_values_are_not_kept_and_addresses_not_mistaken() -> None:
+    died = []
+
+    def run() -> torch.Tensor:
+        total = torch.zeros(1000)
+        for n in range(20):
+            one = Y.sum() + torch.full((1000,), float(n))
+            reference = weakref.ref(one)
+            total = total + one
+            del one
+            died.append(reference() is None)
+        return total
+
+    live = record_run(TorchRecorder(run))
+    assert all(died)
+    assert len(live.operations) == 1 + 20 * 4
+    assert live.operations[-1].reads[0] == live.operations[-5].gives[0]
+
+
+def test_what_nothing_was_written_into_is_no_value() -> None:
+    recording = record_run(TorchRecorder(lambda: torch.empty(5).fill_(2.0) + 1))
+    assert [o.op for o in recording.operations] == ["aten.fill_.Scalar", "aten.add.Tensor"]
+    assert not recording.operations[0].reads
+
+
+def _filled(x: torch.Tensor) -> torch.Tensor:
+    """Memory that is filled part by part, read in between, as a cache of keys is."""
+    found = torch.empty(len(x), 3, 8)
+    for n in range(3):
+        found[:, n] = x * (n + 1)
+        found[:, n] += found[:, : n + 1].sum(1)
+    return found
+
+
+@pytest.mark.parametrize("function", [_filled, lambda x: F.pad(x[:, None], (2, 1), "circular") * 2])
+def test_memory_that_is_filled_part_by_part_is_no_input(function: Callable[..., Any]) -> None:
+    x = torch.randn(6, 8, generator=torch.Generator().manual_seed(3))
+    found = probe.first_difference(lambda: function(x[1:3]), lambda: function(x))
+    assert found.verdict == "equal" and not found.found.same_inputs
+    (output,) = found.found.outputs
+    assert output.compared == function(x[1:3]).numel()
+    inputs = [v for v in found.found.left.values if v.given < 0 and len(v.shape) > 1]
+    assert [v.shape for v in inputs] == [(6, 8)]
+
+
+def test_a_view_has_the_digest_of_its_own_bits() -> None:
+    x = torch.randn(5, 6)
+    kept = TorchRecorder(lambda: (x.t()[1:].t().unsqueeze(0) + 1).transpose(1, 2))
+    for _ in range(3):
+        seen = list[str]()
+        kept.record(
+            lambda event, into=seen: into.extend(array_digest(g.array()) for g in event.gives)
+        )
+        live = record_run(kept)
+        assert [live.values[n].digest for one in live.operations for n in one.gives] == seen
+        x.neg_()

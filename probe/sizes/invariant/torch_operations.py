@@ -16,8 +16,7 @@ from torch import Tag
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
 from probe.order.semantics import MORE
-from probe.record.torch_calls import aten_call, changed_by, op_facts
-from probe.record.torch_values import array, dtype, tensors
+from probe.record.torch_calls import array, aten_call, changed_by, dtype, op_facts, tensors
 from probe.sizes.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
 from probe.sizes.invariant.operations import (
     NOT_ROUNDED_ONCE,
@@ -503,7 +502,7 @@ def asked_call(func: Any, args: Tensors, kwargs: dict[str, Any]) -> AskedCall:
         [np.array(array(x)) for x in call.tensors],
         [dtype(x.dtype) for x in call.tensors],
         call.dtypes,
-        frozenset(name for name, _ in call.more()),
+        frozenset(call.more()),
         call.op in NOT_ROUNDED_ONCE,
     )
 
