@@ -373,7 +373,7 @@ def layout(op: str, text: object, dtype: str) -> str:
         word = layouts.parse_layout(text)
     except ValueError as error:
         raise InputError("layout", text, str(error), layouts.HOW) from None
-    images = OPERATIONS[op].windows and (OPERATIONS[op].spatial_rank or 0) > 1
+    images = OPERATIONS[op].windows and OPERATIONS[op].spatial_rank > 1
     if word == "channels_last" and not images:
         why = f"this memory format is for 2 or 3 spatial axes, and {op} has fewer"
         raise InputError("layout", word, why, "use transposed, which has channels last too")
@@ -434,7 +434,7 @@ def check_absent(op: str, fields: Mapping[str, Any]) -> None:
     """Raises InputError where ``fields``, a case's fields, says what the operation hasn't got."""
     what, fixed = OPERATIONS[op], dict[str, Any]()
     if not what.windows:
-        ones = (1,) * (what.spatial_rank or 0)
+        ones = (1,) * what.spatial_rank
         fixed |= {"kernel": ones, "stride": ones, "dilation": ones}
         fixed |= {"groups": 1, "padding": "valid"}
     if not what.weighted:

@@ -34,10 +34,10 @@ from probe.case.arguments import (
     whole_number,
 )
 from probe.case.errors import InputError, one_of
-from probe.case.geometry import Padding, Pair
+from probe.case.geometry import Padding, Pair, TransposedSizes, WindowSizes
 from probe.case.layout import CONTIGUOUS
 from probe.case.operands import KINDS, VERSION, generate
-from probe.case.operation import OF_CASES, OPERATIONS, Layer
+from probe.case.operation import OPERATIONS, Operation
 
 # Further names of operations: Keras says Dense and Conv2DTranspose, PyTorch Linear and
 # conv_transpose2d.
@@ -146,7 +146,7 @@ class Summed(ABC):
 
 
 @dataclass(frozen=True, init=False)
-class Case(Layer, Summed):  # type: ignore[misc]
+class Case(Summed):
     """Describes one computation. Every argument is checked; a wrong one raises InputError.
 
     ``kernel``, ``stride`` and ``dilation`` take an int (for every spatial axis), ``"1x5"`` or a
@@ -224,13 +224,13 @@ class Case(Layer, Summed):  # type: ignore[misc]
     ) -> None:
         _refuse_unknown(unknown, _argument_names(type(self)))
         if op == "":
-            todo = 'write Case("conv1d", kernel=5) or another of ' + ", ".join(OF_CASES)
+            todo = 'write Case("conv1d", kernel=5) or another of ' + ", ".join(OPERATIONS)
             raise InputError("op", "(none)", "it is required", todo)
-        op = spelled_choice("op", op, (*OF_CASES, *ALIASES))
+        op = spelled_choice("op", op, (*OPERATIONS, *ALIASES))
         op = ALIASES.get(op, op)
         dtype = spelled_choice("dtype", dtype, floats.FORMATS)
         fields: dict[str, Any] = {"op": op}
-        rank = OPERATIONS[op].spatial_rank or 0
+        rank = OPERATIONS[op].spatial_rank
         fields["kernel"] = arguments.kernel_sizes(op, kernel, rank)
         fields["in_channels"] = whole_number("in_channels", in_channels)
         fields["groups"], fields["filters"] = arguments.channels(
@@ -296,9 +296,35 @@ class Case(Layer, Summed):  # type: ignore[misc]
                 raise InputError(name, size, why, todo)
 
     @property
+    def operation(self) -> Operation:
+        """Its operation's row."""
+        return OPERATIONS[self.op]
+
+    @property
     def spatial_rank(self) -> int:
-        """Returns how many spatial axes the operation has."""
-        return self.operation.spatial_rank or 0
+        """How many spatial axes the operation has."""
+        return self.operation.spatial_rank
+
+    @property
+    def weighted(self) -> bool:
+        """False: all weights are 1, as in a sum, and the library is not given any."""
+        return self.operation.weighted
+
+    @property
+    def pool(self) -> str:
+        """``max``, ``avg`` or empty."""
+        return self.operation.pool
+
+    @property
+    def rounds_up(self) -> bool:
+        """Whether the last window may reach beyond the padded input: pooling alone."""
+        return self.ceil_mode or (self.padding == "caffe" and bool(self.pool))
+
+    @property
+    def windows(self) -> WindowSizes:
+        """Where its windows lie, and how many there are."""
+        kind = TransposedSizes if self.operation.transposed else WindowSizes
+        return kind(self.kernel, self.stride, self.dilation, self.padding, self.rounds_up)
 
     @property
     def effective_kernel(self) -> tuple[int, ...]:
@@ -439,13 +465,33 @@ class Case(Layer, Summed):  # type: ignore[misc]
         return self.bias if isinstance(self.bias, tuple) else (self.bias,) * self.filters
 
     def spec(self) -> dict[str, Any]:
-        """Returns what a worker needs to build the operator: see
-        :meth:`probe.case.operation.Layer.spec_in`.
+        """What a worker needs to build the operator, as plain JSON; shapes are left to the arrays.
 
-        ``layout`` is there only where it is not ``contiguous``.
+        ``padding`` is ``"valid"``, ``"same"``, ``"same_lower"`` or pairs; ``bias`` only says
+        whether there is one. ``layout`` is there only where it is not ``contiguous``.
         """
-        spec = self.spec_in(self.dtype)
-        return spec if self.layout == CONTIGUOUS else spec | {"layout": self.layout}
+        pads = self.padding
+        if pads == "caffe":
+            pads = self.windows.pads(self.windows.extents)
+        spec: dict[str, Any] = {
+            "op": self.op,
+            "kernel": list(self.kernel),
+            "stride": list(self.stride),
+            "dilation": list(self.dilation),
+            "groups": self.groups,
+            "padding": pads if isinstance(pads, str) else [list(pair) for pair in pads],
+            "dtype": self.dtype,
+            "in_channels": self.in_channels,
+            "filters": self.filters,
+            "bias": self.bias is not None,
+        }
+        if self.pool:
+            spec |= {"ceil_mode": self.rounds_up, "pad_with": self.pad_with}
+        if self.split is not None:
+            spec["split"] = self.split
+        if self.layout != CONTIGUOUS:
+            spec["layout"] = self.layout
+        return spec
 
     @property
     def padding_text(self) -> str:

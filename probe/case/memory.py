@@ -10,9 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from probe.case.errors import InputError
+
+if TYPE_CHECKING:
+    from probe.case.case import Summed
 
 # Bytes of a run for each byte of operands and outputs, in both processes together. Measured at the
 # peak of sweeps of a million positions: 4.5 (reference), 4.7 (ONNX Runtime), 6.9 (PyTorch).
@@ -25,29 +28,11 @@ DRAWN = 36
 UNLIMITED = 1 << 60
 
 
-class Sized(Protocol):
-    """What :func:`require` reads of a case: see :class:`probe.case.case.Case`."""
-
-    @property
-    def dtype(self) -> str:
-        """A name in :data:`probe.case.floats.FORMATS`."""
-
-    @property
-    def weight_shape(self) -> tuple[int, ...]:
-        """(*kernel, in_channels / groups, filters)."""
-
-    def input_shape(self) -> tuple[int, ...]:
-        """(batch, *spatial, in_channels)."""
-
-    def output_shape(self) -> tuple[int, ...]:
-        """(batch, *output positions, filters)."""
-
-
 # Bytes that are not looked for: asking the system takes a tenth of a short sum's reveal.
 TRIFLE = 1 << 20
 
 
-def require(case: Sized) -> None:
+def require(case: Summed) -> None:
     """Raises InputError where a run of ``case`` (its length set) needs more memory than is free.
 
     It names the argument that contributes most. Where the system doesn't say how much is free

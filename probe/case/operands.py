@@ -31,44 +31,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from probe.case import floats, memory
+
+if TYPE_CHECKING:
+    from probe.case.case import Case
 
 # Changes with any bit of any operand; it is part of every case's id.
 VERSION = 1
 
 Shape = tuple[int, ...]
 Pair = tuple[int, int]
-
-
-class OperandsWanted(memory.Sized, Protocol):
-    """What :func:`generate` reads of a case: see :class:`probe.case.case.Case`."""
-
-    @property
-    def kind(self) -> str:
-        """Returns a name in ``KINDS``."""
-
-    @property
-    def seed(self) -> int: ...
-    @property
-    def filters(self) -> int: ...
-    @property
-    def summands(self) -> int: ...
-    @property
-    def weighted(self) -> bool: ...
-    @property
-    def weights(self) -> tuple[float, ...] | None: ...
-    @property
-    def bias(self) -> Any: ...
-    @property
-    def bias_values(self) -> tuple[float, ...] | None: ...
-    @property
-    def put(self) -> str | None: ...
-    @property
-    def places(self) -> tuple[Any, ...]: ...
 
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -180,7 +156,7 @@ def _smalls(seed: int, tensor: str, precision: int, shape: tuple[int, ...]) -> n
     return units + coarse + fine
 
 
-Draw = Callable[[OperandsWanted, Shape], np.ndarray]
+Draw = Callable[["Case", Shape], np.ndarray]
 
 
 class Kind(NamedTuple):
@@ -192,7 +168,7 @@ class Kind(NamedTuple):
     bias: Draw
 
 
-def generate(case: OperandsWanted) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def generate(case: Case) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """(x, w, b) as container arrays of the case's dtype; b is None without a bias.
 
     Explicit weights and biases are rounded once to the dtype; they replace the generated ones. What
@@ -250,12 +226,12 @@ def _drawn_weights(drawn: WeightsDrawn) -> np.ndarray:
     return KINDS[drawn.kind].weights(drawn, drawn.weight_shape)  # type: ignore[arg-type]
 
 
-def _of_each(draw: Callable[[str, OperandsWanted, Shape], np.ndarray]) -> Iterator[Draw]:
+def _of_each(draw: Callable[[str, Case, Shape], np.ndarray]) -> Iterator[Draw]:
     """Yields what draws the input, the weights and the bias alike."""
     return (partial(draw, tensor) for tensor in "xwb")
 
 
-def _normal(tensor: str, case: OperandsWanted, shape: Shape) -> np.ndarray:
+def _normal(tensor: str, case: Case, shape: Shape) -> np.ndarray:
     return normal(case.seed, tensor, shape)
 
 
@@ -266,17 +242,17 @@ def _rising_draw(first: float, step: float) -> Draw:
     )
 
 
-def _layer(tensor: str, case: OperandsWanted, shape: Shape) -> np.ndarray:
+def _layer(tensor: str, case: Case, shape: Shape) -> np.ndarray:
     """Returns weights and biases as PyTorch's layers start: uniform within 1 / sqrt(summands)."""
     within = (2 * below(2**32, case.seed, tensor, 0, shape) + 1 - 2**32) / 2.0**32
     return within / math.sqrt(case.summands)
 
 
-def _ones(case: OperandsWanted, shape: Shape) -> np.ndarray:
+def _ones(case: Case, shape: Shape) -> np.ndarray:
     return np.ones(shape)
 
 
-def _limits(case: OperandsWanted) -> tuple[int, int, int]:
+def _limits(case: Case) -> tuple[int, int, int]:
     """Largest |x| and |w|, and the distance of weights that are not 0, so that no sum can round.
 
     Every partial sum is at most 2**precision, the bias counted as one more product.
@@ -287,18 +263,18 @@ def _limits(case: OperandsWanted) -> tuple[int, int, int]:
     return max(min(product // weight, 15), 1), weight, -(-case.summands // (room - 1))
 
 
-def _whole_numbers(case: OperandsWanted, tensor: str, largest: int, shape: Shape) -> np.ndarray:
+def _whole_numbers(case: Case, tensor: str, largest: int, shape: Shape) -> np.ndarray:
     return (below(2 * largest + 1, case.seed, tensor, 0, shape) - largest).astype(np.float64)
 
 
-def _integer_weights(case: OperandsWanted, shape: Shape) -> np.ndarray:
+def _integer_weights(case: Case, shape: Shape) -> np.ndarray:
     _, largest, step = _limits(case)
     values = _whole_numbers(case, "w", largest, shape).reshape(case.summands, -1)
     leaf, filter_ = np.ogrid[: values.shape[0], : values.shape[1]]
     return (values * ((leaf + filter_) % step == 0)).reshape(shape)
 
 
-def _cancelling(tensor: str, case: OperandsWanted, shape: Shape) -> np.ndarray:
+def _cancelling(tensor: str, case: Case, shape: Shape) -> np.ndarray:
     draw = {"x": cancel_inputs, "w": cancel_weights, "b": cancel_bias}[tensor]
     return draw(case.seed, floats.format_of(case.dtype).precision, shape)
 
@@ -307,13 +283,13 @@ def _cancelling(tensor: str, case: OperandsWanted, shape: Shape) -> np.ndarray:
 RARE = 8
 
 
-def _rare(tensor: str, draw: int, case: OperandsWanted, shape: Shape) -> np.ndarray:
+def _rare(tensor: str, draw: int, case: Case, shape: Shape) -> np.ndarray:
     """Returns where rare elements are, 1 in ``RARE * summands``, bool; others for each ``draw``."""
     chosen = below(RARE * case.summands, case.seed, tensor, draw, shape) == 0
     return np.asarray(chosen)
 
 
-def _infinite(tensor: str, case: OperandsWanted, shape: Shape) -> np.ndarray:
+def _infinite(tensor: str, case: Case, shape: Shape) -> np.ndarray:
     """Nearly normal numbers, few infinities of both signs, and few so huge that sums overflow."""
     values = normal(case.seed, tensor, shape)
     huge = np.copysign(0.75 * floats.largest_finite(case.dtype), values)
@@ -321,13 +297,13 @@ def _infinite(tensor: str, case: OperandsWanted, shape: Shape) -> np.ndarray:
     return np.where(_rare(tensor, 7, case, shape), np.copysign(np.inf, values), values)
 
 
-def _nan(tensor: str, case: OperandsWanted, shape: Shape) -> np.ndarray:
+def _nan(tensor: str, case: Case, shape: Shape) -> np.ndarray:
     """Nearly normal numbers, and few NaNs among them."""
     values = normal(case.seed, tensor, shape)
     return np.where(_rare(tensor, 7, case, shape), np.nan, values)
 
 
-def _tiny(tensor: str, case: OperandsWanted, shape: Shape) -> np.ndarray:
+def _tiny(tensor: str, case: Case, shape: Shape) -> np.ndarray:
     """Numbers around the smallest normal one, or beside what makes their products that small.
 
     The seed says which operands are small: the weights, the input, or both by half the exponent.

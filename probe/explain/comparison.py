@@ -31,7 +31,7 @@ from probe.explain.runs import (
     common,
     run_case,
 )
-from probe.order import arithmetic, window
+from probe.order import window
 from probe.order.pools import Pooled
 from probe.order.summation import Summation
 from probe.order.tree import BIAS
@@ -261,7 +261,7 @@ class Comparison:
             numbers = side.orders.index[positions, filters]
             for number in np.unique(numbers):
                 mine = numbers == number
-                summation = arithmetic.without_flushing(side.orders.summations[number])
+                summation = side.orders.summations[number].without_flushing()
                 alike[mine] &= side.operands.agrees(summation, positions[mine], filters[mine])
         return alike
 

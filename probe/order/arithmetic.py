@@ -16,15 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from probe.case import floats
-from probe.order.summation import EVERY, Rounding, Summation
+from probe.order.summation import EVERY, Rounding
 from probe.order.tree import BIAS
 
 Doubles = NDArray[np.float64]
@@ -219,13 +217,6 @@ def sum_of_products(
 
 
 Pick = slice | np.ndarray
-
-
-def without_flushing(summation: Summation) -> Summation:
-    """Returns the summation with nothing flushed."""
-    names = ("inputs", "weights", "products", "whole", "sums")
-    fields: dict[str, Any] = {f"flushed_{name}": frozenset() for name in names}
-    return summation._replace(rounding=replace(summation.rounding, tininess=None, **fields))
 
 
 class Flush:

@@ -12,8 +12,8 @@ one is asked beside the others in turn. A node may have more than two children: 
 branch answer that they meet over as many leaves as the whole node has.
 
 ``fprev`` asks one question after the other. What this room adds to it: many outputs, and many
-questions in one call (``reveal``); trees of long sums that are guessed from a few answers
-(``guess``); where the sums round (``rounding``); replays (``orders``).
+questions in one call, and trees of long sums that are guessed from a few answers (``reveal``);
+where the sums round (``rounding``); replays (``orders``).
 """
 
 from __future__ import annotations

@@ -344,6 +344,12 @@ class Summation(NamedTuple):
         """Returns the container array that last sums (float64 values) become."""
         return self.to_dtype(values[None], np.array([len(self.tree.nodes) - 1]), dtype)[0]
 
+    def without_flushing(self) -> Summation:
+        """Returns the summation with nothing flushed."""
+        names = [name for name, fact, _ in self.rounding.facts() if fact.cause == "flush"]
+        nothing: dict[str, Any] = dict.fromkeys(names, frozenset()) | {"tininess": None}
+        return self._replace(rounding=replace(self.rounding, **nothing))
+
     def restricted(self, read: Iterable[int]) -> Summation:
         """Returns the summation over the leaves that a window reads; elsewhere it adds zeros, to no
         effect.

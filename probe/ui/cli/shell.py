@@ -327,11 +327,11 @@ def _usage(error: click.ClickException, arguments: Sequence[str]) -> ProbeError:
         return InputError("command", match[1], why, todo)
     if match := re.match(r"Got unexpected extra arguments? \((.*)\)", text):
         from probe.case.case import ALIASES
-        from probe.case.operation import OF_CASES
+        from probe.case.operation import OPERATIONS
 
         # an operation without --op, or a model of another command
         first, *_ = match[1].split() or [match[1]]
-        if first.lower() in (*OF_CASES, *ALIASES):
+        if first.lower() in (*OPERATIONS, *ALIASES):
             todo = f"write --op {first}"
         elif re.search(MODELS, first):
             todo = "a model is examined by another command: "

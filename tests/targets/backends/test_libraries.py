@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from probe.case.operation import OF_CASES
+from probe.case.operation import OPERATIONS
 from tests.targets.backends.conforming import CASES, CONVOLUTIONS, findings, not_replayed
 
 pytestmark = pytest.mark.long
@@ -106,7 +106,7 @@ def _rows(quick, slow):
 @pytest.mark.parametrize(("text", "dtypes", "every"), _rows(QUICK, SLOW))
 def test_integers_are_exact_and_only_what_may_be_is_refused(started, text, dtypes, every):
     library = text.partition(",")[0]
-    ops = OF_CASES if library in PRODUCTS_TOO else CONVOLUTIONS
+    ops = OPERATIONS if library in PRODUCTS_TOO else CONVOLUTIONS
     found = findings(started(text), dtypes.split(), every, ops)
     assert not found["wrong"]
     may_refuse = MAY_REFUSE.get(text, MAY_REFUSE.get(library, lambda spec: False))
