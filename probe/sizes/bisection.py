@@ -156,13 +156,13 @@ class ReleaseChange:
 
     @property
     def holds(self) -> bool:
-        """Returns whether no more than the two ends' answers were seen, each on its side."""
+        """Whether no more than the two ends' answers were seen, each on its side."""
         steps = sorted((s for s in self.steps if s.seen), key=lambda s: release_numbers(s.version))
         # what changes back has changed twice
         return sum(step.seen != later.seen for step, later in pairwise(steps)) <= 1
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe bisect --json`` prints."""
+        """What ``probe bisect --json`` prints."""
         steps = sorted(self.steps, key=lambda step: release_numbers(step.version))
         return {
             "first": self.first,
@@ -176,7 +176,7 @@ class ReleaseChange:
 
 
 def releases_in_order(old: str, new: str, known: Iterable[str]) -> list[str]:
-    """Returns ``old``, those of the known releases that are between, and ``new``."""
+    """``old``, those of the known releases that are between, and ``new``."""
     low, high = sorted(map(release_numbers, (old, new)))
     inner = [release for release in known if low < release_numbers(release) < high]
     order = sorted({old, new, *inner}, key=release_numbers)
@@ -209,7 +209,7 @@ def first_change(releases: Sequence[str], ask: Callable[[str], ReleaseStep]) -> 
 
 
 def smallest(every: Sequence[T], returns: Callable[[Sequence[T]], bool]) -> list[list[T]]:
-    """Returns all sets of the smallest size that bring results back; [] where not even all do.
+    """All sets of the smallest size that bring results back; [] where not even all do.
 
     ``returns``: whether a set does. Sets of one come first: a cause is one condition mostly.
     """
@@ -240,7 +240,7 @@ class Conditions:
     untested: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe bisect --json`` prints; ``conditions`` is the first set."""
+        """What ``probe bisect --json`` prints; ``conditions`` is the first set."""
         return {
             "left": self.left,
             "right": self.right,
@@ -257,7 +257,7 @@ class Conditions:
 
 
 def conditions_apart(left: Target, right: Target) -> list[Condition]:
-    """Returns the conditions of ``left`` that ``right`` lacks. InputError: none, two libraries."""
+    """The conditions of ``left`` that ``right`` lacks. InputError: none, two libraries."""
     if left.name != right.name:
         why = f"{left.text} is a different library, not only under different conditions"
         raise InputError("and", right.text, why, "use one library; probe explain compares two")
@@ -278,7 +278,7 @@ def conditions_apart(left: Target, right: Target) -> list[Condition]:
 
 
 def condition_text(condition: Condition) -> str:
-    """Returns a condition as it is printed."""
+    """A condition as it is printed."""
     name, value = condition
     name = {"version": "release"}.get(name, name)
     return (
@@ -319,7 +319,7 @@ def step_on(
 def search_conditions(
     left: Target, right: Target, measured: Measured, tell: Say = silent
 ) -> Conditions:
-    """Returns the smallest sets of ``left``'s conditions that bring its results back on ``right``.
+    """The smallest sets of ``left``'s conditions that bring its results back on ``right``.
 
     All sets of the smallest size that does are found, at a start of the library for each that is
     tried. InputError: an end can't be run.
@@ -353,7 +353,7 @@ UNSTEADY = "it does not repeat its own bits"
 
 
 def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> list[str]:
-    """Returns the releases to search, both ends included. ``given``: these, instead of those known
+    """The releases to search, both ends included. ``given``: these, instead of those known
     here.
 
     InputError: the ends name no release, other targets, or nothing is known of the library.
@@ -384,7 +384,7 @@ def search_releases(
     releases: Sequence[str] = (),
     keep: bool = True,
 ) -> ReleaseChange:
-    """Returns the first release after ``left`` that shows something else than it.
+    """The first release after ``left`` that shows something else than it.
 
     ``left`` and ``right``: one target at two releases, in either order. ``releases``, ``keep``: as
     of ``releases_between`` and ``step_on``. Errors: InputError.
@@ -453,13 +453,12 @@ def _short_hash(text: str) -> str:
 
 
 def only_releases(left: Target, right: Target) -> bool:
-    """Returns whether two targets differ in their releases alone, and name both."""
+    """Whether two targets differ in their releases alone, and name both."""
     both = left.version is not None and right.version is not None
     return both and left.with_(version=None) == right.with_(version=None)
 
 
 def conditions_lines(conditions: Conditions, what: str) -> Iterator[str]:
-    """Yields the answer in lines."""
     if conditions.sets is None:
         yield f"both show the same {what}"
     for names in conditions.sets or ():

@@ -189,11 +189,11 @@ class Measured:
         return self.found[0]
 
     def seconds(self, result: RemedyResult, length: int) -> float | None:
-        """Returns the median of the turns; None where it was not timed."""
+        """The median of the turns; None where it was not timed."""
         return float(np.median(result.seconds[length])) if length in result.seconds else None
 
     def ratio(self, result: RemedyResult, length: int, against: int | None = None) -> float | None:
-        """Returns the time of a remedy at a length over the default's, at ``against`` if given.
+        """The time of a remedy at a length over the default's, at ``against`` if given.
 
         The median of the turns' ratios. None where one of them was not timed.
         """
@@ -201,7 +201,7 @@ class Measured:
         return None if mine is None or theirs is None else float(np.median(mine / theirs))
 
     def of_fixed(self, result: RemedyResult) -> float | None:
-        """Returns the time of a remedy for the content over the default's at the full length."""
+        """The time of a remedy for the content over the default's at the full length."""
         return self.ratio(result, self.content, self.fixed)
 
 
@@ -273,7 +273,7 @@ def advise(measured: Measured) -> Advice:
 
 
 def remedy_rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Row]]:
-    """Returns rows of ``runs``, ``cases`` or ``networks``, ``remedies`` and every turn in
+    """Rows of ``runs``, ``cases`` or ``networks``, ``remedies`` and every turn in
     ``measurements``."""
     run = run_row(measured.target, measured.facts, measured.variables, experiment)
     case = measured.subject if isinstance(measured.subject, Case) else None
@@ -325,7 +325,7 @@ _SAME = (
 
 
 def remedy_to_json(measured: Measured, result: RemedyResult) -> Row:
-    """Returns one remedy as ``probe fix --json`` prints it."""
+    """One remedy as ``probe fix --json`` prints it."""
     return {
         "name": result.remedy.name,
         "about": result.remedy.doc,
@@ -350,7 +350,7 @@ def remedy_to_json(measured: Measured, result: RemedyResult) -> Row:
 
 
 def remedies_report(measured: Measured) -> Row:
-    """Returns the object that ``probe fix --json`` prints of a case, ``store`` aside.
+    """The object that ``probe fix --json`` prints of a case, ``store`` aside.
 
     ``verdict``: of the default at these lengths, ``equal``, ``differs`` or ``unknown``.
     """
@@ -416,7 +416,6 @@ class RemedySessions(Sessions):
         super().__init__(lambda where: open_session(where, inline))
 
     def with_remedy(self, remedy: Remedy) -> AnySession:
-        """Returns the target's session with the remedy in every spec; see ``RemediedSession``."""
         session = self.of(remedy.where)
         if remedy.spec is None:
             return session
@@ -679,7 +678,7 @@ def _named_operands(case: Case) -> Arrays:
 
 
 def exact_sums(case: Case) -> tuple[np.ndarray, np.ndarray]:
-    """Returns every output in float64, and sum|x*w| with |bias|: (batch, *outputs, filters) each.
+    """Every output in float64, and sum|x*w| with |bias|: (batch, *outputs, filters) each.
 
     The float64 sums of the formats' own operands are nearer to the exact ones than any float32
     result by nine digits; of float64 cases they are the reference's.

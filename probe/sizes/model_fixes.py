@@ -162,7 +162,7 @@ def of_runs(
 def calls_in_mode(
     result: InvariantResult, inputs: Mapping[str, np.ndarray]
 ) -> Callable[[], list[np.ndarray]]:
-    """Returns what runs it on inputs by name, again and again."""
+    """What runs it on inputs by name, again and again."""
 
     def call() -> Any:
         return result.model(*inputs.values())
@@ -178,7 +178,7 @@ def calls_in_mode(
 
 
 def _as_accepted(opened: Any, model: Any, inputs: Mapping[str, np.ndarray]) -> Any:
-    """Returns what ``stable.invariant`` takes. InputError: the model runs in another process."""
+    """What ``stable.invariant`` takes. InputError: the model runs in another process."""
     if hasattr(opened, "side"):
         raise InputError("target", "(own process)", APART, "leave out --target")
     if not isinstance(opened, FunctionSubject):

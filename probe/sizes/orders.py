@@ -101,12 +101,12 @@ class ByOrder:
 
     @property
     def compared(self) -> int:
-        """Returns outputs of all values that must agree with those of the largest."""
+        """Outputs of all values that must agree with those of the largest."""
         return sum(value.compared for value in self.values)
 
     @property
     def differing(self) -> int:
-        """Returns those of them that are added differently."""
+        """Those of them that are added differently."""
         return sum(value.outputs for value in self.values)
 
     @property
@@ -116,17 +116,17 @@ class ByOrder:
 
     @property
     def strange(self) -> bool:
-        """Returns whether a value does not repeat its own bits, at one address or at all."""
+        """Whether a value does not repeat its own bits, at one address or at all."""
         return any(value.refusal in ("alignment", "nondeterministic") for value in self.every)
 
     @property
     def summations(self) -> list[Summation]:
-        """Returns all summations, those of the largest value first."""
+        """All summations, those of the largest value first."""
         known = [value.orders for value in (self.base, *self.values) if value.orders]
         return list(dict.fromkeys(each for orders in known for each in orders.summations))
 
     def to_json(self) -> Row:
-        """Returns what ``probe sweep --by order --json`` prints for one target."""
+        """What ``probe sweep --by order --json`` prints for one target."""
         known = [value.orders for value in self.every if value.orders]
         return {
             "target": self.target,
@@ -159,7 +159,7 @@ class ByOrder:
         }
 
     def _summation_json(self, summation: Summation) -> Row:
-        """Returns one summation, and at which values how many outputs have it."""
+        """One summation, and at which values how many outputs have it."""
         counts = {
             value.at: int(value.orders.counts()[value.orders.summations.index(summation)])
             for value in self.every
@@ -171,7 +171,7 @@ class ByOrder:
         }
 
     def rows(self, run_id: str) -> dict[str, list[Row]]:
-        """Returns rows of the store's tables ``reveals``, ``orders`` and ``roundings``."""
+        """Rows of the store's tables ``reveals``, ``orders`` and ``roundings``."""
         place = {"run_id": run_id, "case_id": self.case.id, "target": self.target}
         place |= {"vary": self.vary}
         at = [(value.orders, place | {"at": value.at}) for value in self.every if value.orders]

@@ -209,7 +209,7 @@ class Recogniser:
         self.failed = 0
 
     def pattern(self, size: int) -> Pattern:
-        """Returns how the call of a size adds up; reveals what is not known so far.
+        """How the call of a size adds up; reveals what is not known so far.
 
         Costs one more call of the operator than there are sets of operands, where everything is
         known. Raises TargetError.
@@ -236,14 +236,14 @@ class Recogniser:
         return call.pattern()
 
     def learn(self, summation: Summation) -> int:
-        """Returns the number of a summation, a new one if it was not known."""
+        """The number of a summation, a new one if it was not known."""
         number = _place_in(self.summations, summation)
         if number not in self.popular:
             self.popular.append(number)
         return number
 
     def causes(self, kind: int, other: int) -> tuple[str, ...]:
-        """Returns why two kinds differ: ``order``, ``rounding``, ``precision``, ``unknown``."""
+        """Why two kinds differ: ``order``, ``rounding``, ``precision``, ``unknown``."""
         causes: set[str] = set()
         for left, right in set(zip(self.kinds[kind], self.kinds[other], strict=True)):
             if left != right:
@@ -404,7 +404,6 @@ class MarkedCall:
         return numbers
 
     def pattern(self) -> Pattern:
-        """Returns what was found, by places."""
         index = np.zeros((self.count, self.filters), int)
         full = np.zeros(self.count, bool)
         for alike in self.windows:
@@ -435,7 +434,7 @@ class MarkedCall:
 
 
 def _place_in(known: list[Any], item: Any) -> int:
-    """Returns the place of an item in a list; appends it if it isn't there."""
+    """The place of an item in a list; appends it if it isn't there."""
     if item not in known:
         known.append(item)
     return known.index(item)

@@ -134,12 +134,12 @@ class ConvolutionSizes:
         self.seen = self.windows.seen
 
     def around(self, sizes, maximum=max):
-        """Returns zeros (before, after) of each axis, and the outputs on each axis: two lists."""
+        """Zeros (before, after) of each axis, and the outputs on each axis: two lists."""
         spans = self.windows.spans(sizes, maximum)
         return [(span.before, span.after) for span in spans], [span.outputs for span in spans]
 
     def transposed(self):
-        """Returns the words of the convolution from output gradients to those of the padded input.
+        """The words of the convolution from output gradients to those of the padded input.
 
         The output gradients are spread out and have ``extent - 1`` zeros around them.
         """
@@ -147,7 +147,7 @@ class ConvolutionSizes:
 
 
 def accumulator(dtype, wanted):
-    """Returns the name of the format to add in.
+    """The name of the format to add in.
     ValueError where a product of ``dtype`` isn't exact."""
     if wanted is None or wanted == dtype:
         return dtype
@@ -251,7 +251,7 @@ def _with_zeros_around(torch, geometry, x):
 
 
 def _chain_of_products(torch, geometry, x, w, wide):
-    """Returns the outputs: for every product one multiplication and one addition of all outputs."""
+    """The outputs: for every product one multiplication and one addition of all outputs."""
     dtype, groups, depth = x.dtype, geometry.groups, geometry.depth
     each, wide = geometry.filters // groups, getattr(torch, wide)
     x, _, outputs = _with_zeros_around(torch, geometry, x)
@@ -369,7 +369,7 @@ def _static_sizes(shape):
 
 
 def _spatial_sizes(tf, x):
-    """Returns the spatial sizes of x: numbers where they are known, else scalar tensors."""
+    """The spatial sizes of x: numbers where they are known, else scalar tensors."""
     known = _static_sizes(x.shape)[1:-1]
     sizes = tf.shape(x) if None in known else ()
     return [sizes[1 + axis] if size is None else size for axis, size in enumerate(known)]

@@ -91,7 +91,7 @@ class Thresholds:
 
     @property
     def sizes(self) -> str:
-        """Returns what is varied, in the plural."""
+        """What is varied, in the plural."""
         return PLURAL[self.vary]
 
     @property
@@ -100,7 +100,7 @@ class Thresholds:
         return len(self.recogniser.operands.sets_for(self.recogniser.operands.every))
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe fix sizes --json`` prints."""
+        """What ``probe fix sizes --json`` prints."""
         known = self.recogniser
         elsewhere = {str(n): self.patterns[n].elsewhere for n in sorted(self.patterns)}
         unknown = sorted(size for size, pattern in self.patterns.items() if pattern.unknown)
@@ -150,7 +150,7 @@ PLURAL = {"length": "lengths", "batch": "batches"}
 
 
 def threads_of(facts: Mapping[str, Any], where: Target) -> int | None:
-    """Returns how many threads a started target's library takes; None where it doesn't say."""
+    """How many threads a started target's library takes; None where it doesn't say."""
     threads = facts.get("threads") or dict(where.switches).get("threads")
     return int(threads) if threads else None
 
@@ -189,7 +189,7 @@ def find_thresholds(
     vary: str | None = None,
     scanned: int | None = None,
 ) -> Thresholds:
-    """Returns the lengths up to ``upto`` at which ``case`` on a started session changes its
+    """The lengths up to ``upto`` at which ``case`` on a started session changes its
     summations.
 
     ``vary``: ``length``, or ``batch`` (then the case's length is set); None: the length, of a dense
@@ -230,7 +230,7 @@ def find_thresholds(
 
 
 def shortest_size(case: Case, vary: str) -> int:
-    """Returns the first size: of lengths the one at which a window meets no padding."""
+    """The first size: of lengths the one at which a window meets no padding."""
     return 1 if vary == "batch" else max(case.shortest_length, case.effective_kernel[-1])
 
 
@@ -386,7 +386,7 @@ def _same_interior(left: Pattern, right: Pattern) -> bool:
 
 
 def _period(signs: list[Any]) -> int | None:
-    """Returns the smallest period, up to 16, of the second half of what was seen; None: none."""
+    """The smallest period, up to 16, of the second half of what was seen; None: none."""
     half = signs[len(signs) // 2 :]
     if None in half:  # a size that was not run shows nothing
         return None
@@ -445,7 +445,7 @@ class Floor:
 
 
 def classes(points: Thresholds) -> list[SizeClass]:
-    """Returns the classes, that of the smallest size first."""
+    """The classes, that of the smallest size first."""
     sizes = dict[int, list[int]]()
     for size in sorted(points.patterns):
         if (kind := points.patterns[size].kind) != MIXED:
@@ -454,7 +454,7 @@ def classes(points: Thresholds) -> list[SizeClass]:
 
 
 def floor(points: Thresholds) -> Floor:
-    """Returns which floor keeps every row's sum as at the largest size, and why.
+    """Which floor keeps every row's sum as at the largest size, and why.
 
     Where 2, 3 and 4 of six sizes are alike, a search that ends at 40 ends behind three alike ones.
     So a period, 1 for a floor, has to show three times in the upper half of all sizes, all run.
@@ -487,7 +487,7 @@ def floor(points: Thresholds) -> Floor:
 
 
 def _no_floor_text(points: Thresholds, sizes: np.ndarray, alike: np.ndarray) -> str:
-    """Returns what stands against a floor in one line."""
+    """What stands against a floor in one line."""
     at, last = int(sizes[~alike][-1]), int(sizes[-1])
     kind = points.patterns[at].kind
     way = f"{_noun(points)} are added {kind_words(points, kind)}"
@@ -498,7 +498,6 @@ def _no_floor_text(points: Thresholds, sizes: np.ndarray, alike: np.ndarray) -> 
 
 
 def _floor_text(points: Thresholds, top: tuple[int, int, int], below: int | None, last: int) -> str:
-    """Returns the floor in one line."""
     size, step, kind = top
     if below is None:
         what = f"no floor, but multiples of {step} are" if step > 1 else "no floor is"
@@ -520,14 +519,13 @@ def _noun(points: Thresholds) -> str:
 
 
 def _size_text(points: Thresholds, size: int) -> str:
-    """Returns a size with what it is of."""
     if points.case.op == "dense":
         return f"{size:,} row{'s' * (size > 1)}"
     return f"{points.vary} {size:,}"
 
 
 def _mixed(points: Thresholds, size: int) -> str:
-    """Returns how rows of one call are added differently, in words."""
+    """How rows of one call are added differently, in words."""
     pattern = points.patterns[size]
     if not pattern.steady:
         return "the same call again gives different bits"
@@ -541,7 +539,7 @@ def _mixed(points: Thresholds, size: int) -> str:
 
 
 def _words_apart(points: Thresholds, kind: int, other: int) -> tuple[str, str]:
-    """Returns how the outputs that two kinds add differently are mostly added, in words."""
+    """How the outputs that two kinds add differently are mostly added, in words."""
     kinds = points.recogniser.kinds
     pairs = Counter(p for p in zip(kinds[kind], kinds[other], strict=True) if p[0] != p[1])
     ((pair, _),) = pairs.most_common(1)
@@ -552,12 +550,12 @@ def _words_apart(points: Thresholds, kind: int, other: int) -> tuple[str, str]:
 
 
 def kind_words(points: Thresholds, kind: int) -> str:
-    """Returns how most outputs of a kind are added, in words."""
+    """How most outputs of a kind are added, in words."""
     return _order_words(points, Counter(points.recogniser.kinds[kind]).most_common(1)[0][0])
 
 
 def _order_words(points: Thresholds, number: int, rounding: bool = False) -> str:
-    """Returns the order's name; without one, in how many running sums products are added."""
+    """The order's name; without one, in how many running sums products are added."""
     if number < 0:
         return "in an order that is not known"
     summation: Summation = points.recogniser.summations[number]

@@ -55,7 +55,7 @@ def invariant(
     batched: Any = None,
     threads: int | None = None,
 ) -> tuple[Any, Report]:
-    """Returns a model whose result for a sample does not depend on its neighbours, and a report.
+    """A model whose result for a sample does not depend on its neighbours, and a report.
 
     ``model``: a ``torch.nn.Module`` in evaluation mode, or a ``keras.Model`` on TensorFlow; the
     result shares its weights, and is of the same kind. Or what is run whole, at a few sizes that

@@ -62,7 +62,7 @@ Plan = tuple[SizedCall, ...]
 
 
 def mark_of_answers(answers: Iterable[tuple[np.ndarray, str]]) -> str:
-    """Returns the mark of answers to telling operands that were the same at every place.
+    """The mark of answers to telling operands that were the same at every place.
 
     Each is a container array (places, ...) and the name of its format. Empty where two places
     differ, the sign of a zero included.
@@ -96,7 +96,7 @@ class Entry:
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Entry:
-        """Returns what ``to_json`` gave. What errors come of other things: as of ``Table.read``."""
+        """What ``to_json`` gave. What errors come of other things: as of ``Table.read``."""
         return cls(str(row["chosen"]), str(row["like"]), int(row["largest"]))
 
 
@@ -162,7 +162,7 @@ class Sizes:
         return total
 
     def plan(self, count: int) -> Plan | None:
-        """Returns the calls that compute ``count`` places in the class; None: there is no way."""
+        """The calls that compute ``count`` places in the class; None: there is no way."""
         if count not in self.plans:
             self.plans[count] = self._plan(count) if self.entry.chosen else None
         return self.plans[count]
@@ -195,7 +195,7 @@ class Sizes:
 
     @property
     def doubts(self) -> str:
-        """Returns why the chosen class is not that of the largest size; empty if it is."""
+        """Why the chosen class is not that of the largest size; empty if it is."""
         chosen, largest = self.entry.chosen, self.entry.largest
         mark = self.marks.get(largest)
         if self.entry.like != "largest" or mark == chosen:
@@ -225,7 +225,7 @@ class Sizes:
         return self._in_pieces(count, smaller) if smaller else None
 
     def _in_pieces(self, count: int, piece: int) -> Plan | None:
-        """Returns pieces of one size, and a plan for the rest, to which the last whole one is left:
+        """Pieces of one size, and a plan for the rest, to which the last whole one is left:
         the rest by itself would cost a call more, in which the library packs the weights anew."""
         whole = max(1, count // piece - 1)
         start = whole * piece
@@ -238,7 +238,7 @@ class Sizes:
         )
 
     def _known(self, below: float = math.inf) -> list[int]:
-        """Returns the known sizes of the class, in increasing order."""
+        """The known sizes of the class, in increasing order."""
         chosen = self.entry.chosen
         return sorted(size for size, mark in self.marks.items() if mark == chosen and size < below)
 
@@ -254,13 +254,13 @@ def _above(count: int) -> list[int]:
 
 
 def _below(count: int) -> list[int]:
-    """Returns the size itself, then rounded down to more and more zeros at the end, in binary."""
+    """The size itself, then rounded down to more and more zeros at the end, in binary."""
     rounded = dict.fromkeys(count >> power << power for power in range(17))
     return [size for size in rounded if size]
 
 
 def _near(count: int) -> list[int]:
-    """Returns the size, near ones below and above, and powers of two below, as the last resort."""
+    """The size, near ones below and above, and powers of two below, as the last resort."""
     below = range(count - 1, max(count - 1 - NEAR, count // 2), -1)
     above = [size for size in _above(count) if size <= 2 * count]
     powers = [1 << power for power in reversed(range(3, count.bit_length())) if 1 << power < count]
@@ -351,7 +351,7 @@ class Buckets(Sizes):
 
     @property
     def used(self) -> list[int]:
-        """Returns the buckets whose every place has the bits of the chosen class."""
+        """The buckets whose every place has the bits of the chosen class."""
         return [size for size in self.tried if self.usable(size)]
 
     def classes(self, wanted: Sequence[int]) -> list[str]:
@@ -503,7 +503,7 @@ class Table:
         threads: int,
         now: dict[str, Any],
     ) -> Table:
-        """Returns the table of this path, or a new one in the environment that there is ``now``.
+        """The table of this path, or a new one in the environment that there is ``now``.
         InputError: it is for other sizes."""
         try:
             there = path is not None and Path(path).is_file()
@@ -523,7 +523,7 @@ def _no_table(name: str, why: str) -> InputError:
 
 
 def _checked(value: Any, most: float = math.inf) -> int:
-    """Returns a whole number from 1 on. ValueError, TypeError: it is none."""
+    """A whole number from 1 on. ValueError, TypeError: it is none."""
     if isinstance(value, bool) or not 1 <= index(value) <= most:
         raise ValueError(value)
     return index(value)

@@ -45,16 +45,16 @@ class Library(Protocol):
     """Calls an operation by a plan: (operation, plan, samples, parameters)."""
 
     def threads(self) -> int:
-        """Returns how many there are within an operation."""
+        """How many there are within an operation."""
 
     def switches(self) -> dict[str, Any]:
-        """Returns what of the library stands in a table's environment: its name, release, ..."""
+        """What of the library stands in a table's environment: its name, release, ..."""
 
     def settings(self) -> tuple[Any, ...]:
-        """Returns the settings of the library that choose kernels, and so bits."""
+        """The settings of the library that choose kernels, and so bits."""
 
     def changed(self, before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
-        """Returns which settings differ, as name=value; empty: those that choose are the same."""
+        """Which settings differ, as name=value; empty: those that choose are the same."""
 
 
 class ReadyOperation:
@@ -78,7 +78,7 @@ class ReadyOperation:
         return plan is not None and len(plan) == 1 and plan[0].size == count
 
     def __call__(self, samples: tuple[Any, ...], parameters: tuple[Any, ...] = ()) -> Any:
-        """Returns the operation in its class; as it is, and reported, where there is no way."""
+        """The operation in its class; as it is, and reported, where there is no way."""
         count = samples[0].shape[0]
         plan = self.plans.get(count) or self.plan(count)
         if plan is None:
@@ -199,7 +199,7 @@ class Keeper:
             raise InputError("model", model, why, "set it back, or call stable.invariant again")
 
     def first(self, ways: Sequence[IndependentRows], axis: str, each: int = 1) -> ReadyOperation:
-        """Returns the first way to call an operation that has a class, with the threads there are
+        """The first way to call an operation that has a class, with the threads there are
         now; the first if none has. ``axis`` and ``each`` as of ``_wanted``."""
         key, checked = ways[0].key, list[ReadyOperation]()
         if self.calls.another_batch:
@@ -264,7 +264,7 @@ class Keeper:
             oldest.forget()
 
     def _wanted(self, axis: str, each: int) -> tuple[int, str, list[int]]:
-        """Returns the largest size, which class, and the sizes that count for the cheapest.
+        """The largest size, which class, and the sizes that count for the cheapest.
 
         ``axis``: ``batch``, ``length``, ``place`` (of elements), or ``rows``: of the samples of a
         batch and their lengths.

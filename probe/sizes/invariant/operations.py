@@ -48,7 +48,7 @@ OF_BIAS = 2.0**-16
 def spread_numbers(
     seed: int, tensor: str, shape: tuple[int, ...], binades: int = BINADES
 ) -> np.ndarray:
-    """Returns numbers of either sign over some binades, float64: hashes of seed and coordinates."""
+    """Numbers of either sign over some binades, float64: hashes of seed and coordinates."""
     drawn = operands.hashes(seed, tensor, 0, shape)
     fraction = 1.0 + (drawn >> np.uint64(12)).astype(np.float64) * 2.0**-52
     powers = np.ldexp(1.0, np.arange(binades) - binades // 2)
@@ -59,7 +59,7 @@ def spread_numbers(
 
 
 def rounded_to(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Returns float64 values rounded once to a format, as float64."""
+    """Float64 values rounded once to a format, as float64."""
     return floats.widen(floats.round_to(values, dtype), dtype)
 
 
@@ -141,19 +141,19 @@ class IndependentRows(ABC):
 
     @abstractmethod
     def call(self, samples: Tensors, parameters: Tensors) -> Any:
-        """Returns the library's call."""
+        """The library's call."""
 
     @abstractmethod
     def mark(self, size: int) -> str:
-        """Returns the digest of the bits of telling operands; empty where places differ."""
+        """The digest of the bits of telling operands; empty where places differ."""
 
     @abstractmethod
     def ready(self, size: int) -> Callable[[], Any]:
-        """Returns one call at this size, to be timed: its operands are there."""
+        """One call at this size, to be timed: its operands are there."""
 
     @property
     def kept(self) -> int:
-        """Returns how many numbers of telling operands there are in memory."""
+        """How many numbers of telling operands there are in memory."""
         every = (operand for both in self._kept.values() for side in both for operand in side)
         return sum(math.prod(operand.shape) for operand in every if operand is not None)
 
@@ -162,7 +162,7 @@ class IndependentRows(ABC):
         self._kept.clear()
 
     def case(self) -> Case | None:
-        """Returns the case of one sample, whose order can be asked; None where there is none."""
+        """The case of one sample, whose order can be asked; None where there is none."""
         return None
 
 
@@ -189,16 +189,16 @@ class TestedRows(IndependentRows):
 
     @abstractmethod
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """Returns one sample of each input of a set of operands, and the parameters."""
+        """One sample of each input of a set of operands, and the parameters."""
 
     def telling(self, number: int) -> tuple[Tensors, Tensors]:
-        """Returns what ``drawn`` does, which is kept: to draw it may take longer than to ask."""
+        """What ``drawn`` does, which is kept: to draw it may take longer than to ask."""
         if number not in self._kept:
             self._kept[number] = self.drawn(number)
         return self._kept[number]
 
     def answer(self, number: int, size: int) -> Any:
-        """Returns what comes out of a set of operands that is held at every place."""
+        """What comes out of a set of operands that is held at every place."""
         sample, parameters = self.telling(number)
         return self.call(self.tools.repeated(sample, size), parameters)
 
@@ -309,7 +309,7 @@ class ByPlace(IndependentRows):
         return self.function(*samples)
 
     def shown(self, values: Tensors, first: bool) -> Any:
-        """Returns the function of values at places; ``first``: of the first that are shown."""
+        """The function of values at places; ``first``: of the first that are shown."""
         return self.function(*values)
 
     def values(self) -> np.ndarray:

@@ -74,11 +74,11 @@ class LibraryProgram:
         self.watched = None
 
     def at(self, size: int) -> Callable[..., Any]:
-        """Returns what runs calls of a size."""
+        """What runs calls of a size."""
         return self.function
 
     def threads(self) -> int:
-        """Returns the threads that it computes with."""
+        """The threads that it computes with."""
         return cores()
 
     def facts(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class LibraryProgram:
         return {}
 
     def settings(self) -> Any:
-        """Returns what may change while a program runs, and decides which kernels are taken.
+        """What may change while a program runs, and decides which kernels are taken.
 
         Asked at each call: a program is run with those that it was made with.
         """
@@ -104,7 +104,7 @@ class LibraryProgram:
     # inputs
 
     def flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Leaf], Rebuild]:
-        """Returns the inputs in order, and what puts others in their places."""
+        """The inputs in order, and what puts others in their places."""
         axes, named = self._axes(args, kwargs)
         leaves: list[Leaf] = []
         both = zip(args, axes, strict=True)
@@ -134,7 +134,7 @@ class LibraryProgram:
         return axes, dict.fromkeys(kwargs)
 
     def _found_axes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
-        """Returns axis 0 for a single argument; raises InputError for several."""
+        """Axis 0 for a single argument; raises InputError for several."""
         if len(args) != 1 or kwargs:
             count = len(args) + len(kwargs)
             why = f"there are {count} arguments, and it is unknown which carry samples"
@@ -148,25 +148,25 @@ class LibraryProgram:
         return isinstance(value, np.ndarray | np.generic)
 
     def bits(self, value: Any) -> tuple[np.ndarray, str]:
-        """Returns an array's contiguous container array, and the name of its format."""
+        """An array's contiguous container array, and the name of its format."""
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         name = array.dtype.name
         return (array.view(np.uint16) if name == "bfloat16" else array), name
 
     def form(self, value: Any) -> tuple[tuple[int, ...], str]:
-        """Returns an array's shape, and the name of its format."""
+        """An array's shape, and the name of its format."""
         return tuple(value.shape), value.dtype.name
 
     def native(self, array: np.ndarray, dtype: str) -> Any:
-        """Returns a container array as the library has it."""
+        """A container array as the library has it."""
         return array
 
     def whole(self, value: Any, axis: int | None) -> Any:
-        """Returns an input as it is checked: contiguous, where a vector begins."""
+        """An input as it is checked: contiguous, where a vector begins."""
         return aligned_array(value) if isinstance(value, np.ndarray) else value
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
-        """Returns the arrays of a result, and what puts others in their places."""
+        """The arrays of a result, and what puts others in their places."""
         leaves: list[Leaf] = []
         shape = take_leaves(result, 0, leaves)
         return [leaf.value for leaf in leaves], lambda values: _put_leaves(shape, iter(values))
@@ -194,7 +194,7 @@ ALIGNED = 64
 
 
 def aligned_room(shape: Sequence[int], dtype: Any) -> np.ndarray:
-    """Returns an array without values, contiguous, that begins where a vector does."""
+    """An array without values, contiguous, that begins where a vector does."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     held = np.empty(size + ALIGNED, np.uint8)
     start = -address_of(held) % ALIGNED
@@ -206,7 +206,7 @@ def address_of(array: np.ndarray) -> int:
 
 
 def aligned_array(array: np.ndarray) -> np.ndarray:
-    """Returns the same values, contiguous, where a vector begins: a copy if they are elsewhere.
+    """The same values, contiguous, where a vector begins: a copy if they are elsewhere.
 
     Libraries take products whose order of additions depends on where operands begin, and a sample
     of a batch begins anywhere.
@@ -234,7 +234,7 @@ def padded_piece(bits: np.ndarray, axis: int, piece: SizedCall) -> np.ndarray:
 def joined_answers(
     pieces: Sequence[tuple[Sequence[np.ndarray], int]], outputs: Sequence[ProgramOutput]
 ) -> list[np.ndarray]:
-    """Returns the answers of all pieces as one, without those of the copies; contiguous.
+    """The answers of all pieces as one, without those of the copies; contiguous.
 
     ``pieces``: of each its outputs, and how many places it has.
     """
@@ -262,7 +262,7 @@ class _LeafHole:
 
 
 def take_leaves(value: Any, axis: Any, leaves: list[Leaf]) -> Any:
-    """Returns the nesting with its leaves taken out, which are appended."""
+    """The nesting with its leaves taken out, which are appended."""
     if axis is not None and isinstance(value, Mapping):
         inner = axis if isinstance(axis, Mapping) else dict.fromkeys(value, axis)
         return {name: take_leaves(part, inner.get(name), leaves) for name, part in value.items()}
@@ -504,7 +504,7 @@ class TorchProgram(_Data):
 
 
 def program_of_function(model: Any, batched: Any) -> LibraryProgram | None:
-    """Returns the program of a function; None where it is none that is run whole.
+    """The program of a function; None where it is none that is run whole.
 
     Functions of plain Python are JAX's or NumPy's: see ``program_with_library``.
     """
@@ -530,7 +530,7 @@ def program_of_function(model: Any, batched: Any) -> LibraryProgram | None:
 def program_with_library(
     program: LibraryProgram, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> LibraryProgram:
-    """Returns the program with its library, found by one call. InputError: it is no library's."""
+    """The program with its library, found by one call. InputError: it is no library's."""
     if program.library:
         return program
 
@@ -583,7 +583,7 @@ class NamedInputs(LibraryProgram):
         return leaves, lambda values: (tuple(values), {})
 
     def _by_name(self) -> dict[str, int | None]:
-        """Returns the axis of each input that carries samples."""
+        """The axis of each input that carries samples."""
         batched, why = self.batched, f"the model has {', '.join(self.names)}"
         if batched is None:
             return self._open()
@@ -597,7 +597,7 @@ class NamedInputs(LibraryProgram):
         return dict(zip(self.names, axes, strict=True))
 
     def _open(self) -> dict[str, int | None]:
-        """Returns what the file itself says of them."""
+        """What the file itself says of them."""
         return dict.fromkeys(self.names, 0)
 
 
@@ -642,7 +642,7 @@ class Onnx(NamedInputs):
         return self.session.run(None, dict(zip(self.names, values, strict=True)))
 
     def _open(self) -> dict[str, int | None]:
-        """Returns the first axis whose size is left open; the first one where no size is."""
+        """The first axis whose size is left open; the first one where no size is."""
         fixed = all(isinstance(size, int) for each in self.inputs for size in each.shape)
         return {
             each.name: next(
@@ -652,7 +652,7 @@ class Onnx(NamedInputs):
         }
 
     def _size(self) -> int | None:
-        """Returns the only batch that the file takes; None: it is left open."""
+        """The only batch that the file takes; None: it is left open."""
         axes = self._by_name()
         sizes = {
             each.shape[at]
@@ -738,7 +738,7 @@ class LiteRTProgram(NamedInputs):
 
 
 def of_file(model: Any, batched: Any, threads: int | None) -> LibraryProgram | None:
-    """Returns the program of a file, of its bytes, or of a session; None: it is none.
+    """The program of a file, of its bytes, or of a session; None: it is none.
     InputError. ``threads``: of a file."""
     kind = type(model)
     if kind.__module__.startswith("onnxruntime") and kind.__name__ == "InferenceSession":

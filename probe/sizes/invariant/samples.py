@@ -48,7 +48,7 @@ def how_many(numbers: int) -> int:
 
 
 def sample_recipe(rows: np.ndarray, dtype: str) -> dict[str, Any]:
-    """Returns what samples of an input are made from; ``rows``: container array, a sample a row."""
+    """What samples of an input are made from; ``rows``: container array, a sample a row."""
     if dtype not in floats.FORMATS:
         return {"values": rows.reshape(-1)[:KEPT].tolist()}
     values = floats.widen(rows, dtype).astype(np.float64).reshape(-1)
@@ -80,7 +80,7 @@ def drawn_samples(
 
 
 def _numbers_of_sample(sample: int, at: int, size: int) -> np.ndarray:
-    """Returns numbers of one sample, of the kinds and scales that the module names, in turn."""
+    """Numbers of one sample, of the kinds and scales that the module names, in turn."""
     seed, kind = 1_000 * (at + 1) + sample, sample % 3
     scale = SCALES[sample // 3 % len(SCALES)]
     if not kind:
@@ -98,7 +98,7 @@ LARGE, SMALL = 2.0**12, 2.0**-12
 def altered(
     every: np.ndarray, sample: np.ndarray, dtype: str, name: str, fixed: bool = False
 ) -> np.ndarray:
-    """Returns a sample made from another: container arrays.
+    """A sample made from another: container arrays.
 
     ``every``: all samples of the call. ``name``: ``large``, ``small`` or ``turned`` (of opposite
     sign where there are both), each with its numbers in the opposite order, or ``nan``. Of tokens,
@@ -128,7 +128,7 @@ def altered(
 
 
 def all_whole(rows: np.ndarray, dtype: str) -> bool:
-    """Returns whether all numbers are whole or infinite, as in masks and tokens."""
+    """Whether all numbers are whole or infinite, as in masks and tokens."""
     values = floats.widen(rows, dtype) if dtype in floats.FORMATS else rows
     return bool(np.all((values == np.rint(values)) | np.isinf(values)))
 
@@ -150,7 +150,7 @@ def nudged(rows: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def output_of(number: int, here: Any, size: int, there: Any, other: int) -> ProgramOutput:
-    """Returns where an output carries samples, by its shapes at two sizes. InputError: nowhere."""
+    """Where an output carries samples, by its shapes at two sizes. InputError: nowhere."""
     (mine, dtype), (yours, _) = here, there
     if len(mine) == len(yours):
         for axis, (n, m) in enumerate(zip(mine, yours, strict=True)):
@@ -267,7 +267,7 @@ class Company:
             self._keep(kind, axes, shapes, numbers)
 
     def _read(self, axes: Axes, call: EndedCall) -> tuple[Axes, SampleReading]:
-        """Returns which arguments carry samples, and whether these keep their bits."""
+        """Which arguments carry samples, and whether these keep their bits."""
         if self.named is not None:
             return axes, self._tried(call, axes, FULL)
         first: tuple[Axes, SampleReading] | None = None
@@ -323,7 +323,7 @@ class SampleReading(NamedTuple):
 
 
 def sample_counts(shapes: Sequence[tuple[int, ...]]) -> list[int]:
-    """Returns how many samples there may be: sizes of first axes, that of the first argument first.
+    """How many samples there may be: sizes of first axes, that of the first argument first.
 
     One is the last of them: arguments that all samples share often have such an axis.
     """
@@ -332,7 +332,7 @@ def sample_counts(shapes: Sequence[tuple[int, ...]]) -> list[int]:
 
 
 def guesses(shapes: Sequence[tuple[int, ...]], size: int) -> Iterator[Axes]:
-    """Yields which arguments carry that many samples: all that have the size; then fewer of them.
+    """Which arguments carry that many samples: all that have the size; then fewer of them.
 
     Fewer are asked where the model refuses to take single entries of all: a square mask may have
     the size of the batch by chance.
@@ -399,7 +399,7 @@ class EndedCall(NamedTuple):
         return reading("")
 
     def answer_of(self, axes: Axes, company: Sequence[str]) -> list[Value] | None:
-        """Returns the answer of a company; None where the model refuses these values.
+        """The answer of a company; None where the model refuses these values.
 
         Integers may be places in a table or lengths, so if others are refused those of the user
         stay.
@@ -422,7 +422,7 @@ class EndedCall(NamedTuple):
         return None
 
     def sample(self, axes: Axes, name: str, fixed: bool = False) -> list[Value]:
-        """Returns one sample: the first or last of the call, or what is made from the first.
+        """One sample: the first or last of the call, or what is made from the first.
 
         ``fixed``: integers and codes stay as they are.
         """
@@ -438,7 +438,7 @@ class EndedCall(NamedTuple):
 
 
 def _differ(alone: Sequence[Value], together: Sequence[Value], count: int, place: int) -> str:
-    """Returns why the sample at a place of ``count`` has not the result that it has alone."""
+    """Why the sample at a place of ``count`` has not the result that it has alone."""
     if len(alone) != len(together):
         return f"{len(alone)} results of one sample, {len(together)} of {count}"
     for number, ((mine, kind), (theirs, dtype)) in enumerate(zip(alone, together, strict=True)):
@@ -461,7 +461,7 @@ def _differ(alone: Sequence[Value], together: Sequence[Value], count: int, place
 
 
 def _numbers_apart(mine: Value, theirs: Value) -> int:
-    """Returns how many numbers differ; zeros of either sign are alike here."""
+    """How many numbers differ; zeros of either sign are alike here."""
     (a, name), (b, _) = mine, theirs
     if a.shape != b.shape or a.dtype != b.dtype:
         return max(a.size, 1)
@@ -471,7 +471,7 @@ def _numbers_apart(mine: Value, theirs: Value) -> int:
 
 
 def _sample_count(shapes: Sequence[tuple[int, ...]], axes: Axes) -> int | None:
-    """Returns the number of samples; None: the axes are not those of these shapes."""
+    """The number of samples; None: the axes are not those of these shapes."""
     if len(shapes) != len(axes):
         return None
     both = [(shape, at) for shape, at in zip(shapes, axes, strict=True) if at is not None]

@@ -95,7 +95,7 @@ def changed(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
 
 
 def container(y: Any) -> tuple[np.ndarray, str]:
-    """Returns a tensor's bits as a container array, and the name of its format."""
+    """A tensor's bits as a container array, and the name of its format."""
     return array(y), FORMATS[y.dtype]
 
 
@@ -108,7 +108,7 @@ _constant_shape = lru_cache(1024)(lambda shape: tf.constant(shape, tf.int32))
 
 
 def reshaped(x: Any, shape: Iterable[int]) -> Any:
-    """Returns the same numbers in a shape; quicker than ``tf.reshape``."""
+    """The same numbers in a shape; quicker than ``tf.reshape``."""
     given, shape = tuple(x.shape), tuple(shape)
     if given == shape:
         return x
@@ -316,7 +316,7 @@ class TensorFlowOperations:
         }
 
     def handler(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
-        """Returns what runs a node.
+        """What runs a node.
         ``follows``: which of its inputs depend on the model's inputs."""
         handed_on = node.op in (*HANDED_ON, *READS, *SHAPES) or node.op.startswith("TensorList")
         if handed_on or not len(node.gives) or not any(follows):
@@ -566,13 +566,13 @@ def _nothing_in(read: Iterable[Any]) -> bool:
 
 
 def _arrays_read(node: FunctionNode, read: Sequence[Any]) -> list[int]:
-    """Returns the numbers of the inputs that are arrays."""
+    """The numbers of the inputs that are arrays."""
     says = structure(node.op, len(read))
     return [n for n, x in enumerate(read) if n not in says and not is_unread(x)]
 
 
 def _asked_node(node: FunctionNode, read: list[Any], gave: list[Any]) -> AskedCall | None:
-    """Returns a node that has run as it can be asked about; None: it can't be run alone."""
+    """A node that has run as it can be asked about; None: it can't be run alone."""
     gives = [n for n, y in enumerate(gave) if not is_unread(y)]
     reads = _arrays_read(node, read)
     ran = RanOperation(node.op, read, node.own, gave, reads, gives)
@@ -634,7 +634,7 @@ def extra_of(node: FunctionNode) -> list[Any]:
 
 
 def size_of(parameter: Any) -> str:
-    """Returns what of a parameter decides an operation: of whole numbers their values."""
+    """What of a parameter decides an operation: of whole numbers their values."""
     if parameter.dtype in FORMATS:
         return "x".join(map(str, parameter.shape))
     return " ".join(map(str, array(parameter).reshape(-1).tolist()))
@@ -684,7 +684,7 @@ class FunctionRunner(Interpreter):
         return node.handler(read)
 
     def _planned(self, name: str, follows: tuple[bool, ...]) -> Body:
-        """Returns the nodes of a function, each with what runs it."""
+        """The nodes of a function, each with what runs it."""
         if (name, follows) in self._plans:
             return self._plans[name, follows]
         graph = traced_graph(name, self._graphs)
@@ -837,7 +837,7 @@ def _bits_and_format(x: Any) -> Value:
 
 
 def _traced(model: Any, inputs: Any, kinds: Sequence[tuple[Any, tuple[int | None, ...]]]) -> Traced:
-    """Returns the model's function: its graph has an open batch."""
+    """The model's function: its graph has an open batch."""
     open_ = [tf.TensorSpec((None, *shape), dtype) for dtype, shape in kinds]
     packed: list[Any] = []
 

@@ -151,7 +151,7 @@ _precision = getattr(torch._C, "_get_fp32_precision_getter", lambda *_: _of_prod
 
 
 def settings() -> tuple[Any, ...]:
-    """Returns PyTorch's settings that choose kernels, in the order of ``SETTINGS``.
+    """PyTorch's settings that choose kernels, in the order of ``SETTINGS``.
 
     It is asked at each call of a model, so it calls what PyTorch's own functions call. That of
     matrix products is what ``torch.set_float32_matmul_precision`` sets too.
@@ -181,7 +181,7 @@ def changed(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
 
 
 def container(y: Any) -> tuple[np.ndarray, str]:
-    """Returns a tensor's bits as a container array, and the name of its format."""
+    """A tensor's bits as a container array, and the name of its format."""
     name = FORMATS[y.dtype]
     y = y.detach().contiguous()
     if name == "bfloat16":
@@ -190,7 +190,7 @@ def container(y: Any) -> tuple[np.ndarray, str]:
 
 
 def of_container(array: np.ndarray, dtype: str) -> Any:
-    """Returns a container array's tensor, in the same memory."""
+    """A container array's tensor, in the same memory."""
     if dtype == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
@@ -202,17 +202,17 @@ def tensor(values: np.ndarray, dtype: Any) -> Any:
 
 
 def is_weight(x: Any) -> bool:
-    """Returns whether these are weights: a parameter, or a view of one."""
+    """Whether these are weights: a parameter, or a view of one."""
     return isinstance(x, torch.nn.Parameter) or isinstance(x._base, torch.nn.Parameter)
 
 
 def misplaced(x: Any) -> int:
-    """Returns how many bytes behind a whole vector a tensor begins."""
+    """How many bytes behind a whole vector a tensor begins."""
     return int(x.data_ptr() % ALIGNED)
 
 
 def aligned_tensor(x: Any) -> Any:
-    """Returns the same contiguous values where a vector begins: a copy if they begin elsewhere.
+    """The same contiguous values where a vector begins: a copy if they begin elsewhere.
 
     MKL has products whose order of additions depends on that, on processors without AVX-512.
     """
@@ -220,7 +220,7 @@ def aligned_tensor(x: Any) -> Any:
 
 
 def aligned_contiguous(x: Any) -> Any:
-    """Returns what ``default_strides`` does, where a vector begins."""
+    """What ``default_strides`` does, where a vector begins."""
     return aligned_tensor(default_strides(x))
 
 
@@ -241,19 +241,19 @@ def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def moved_by(x: Any, by: int) -> Any:
-    """Returns the same contiguous values in memory that begins ``by`` bytes behind a vector."""
+    """The same contiguous values in memory that begins ``by`` bytes behind a vector."""
     many = by // x.element_size()
     room = torch.empty(x.numel() + many, dtype=x.dtype)[many:]
     return room.copy_(x.reshape(-1)).view(x.shape)
 
 
 def shifted_tensor(x: Any) -> Any:
-    """Returns the same contiguous values elsewhere in memory: at no whole multiple of a vector."""
+    """The same contiguous values elsewhere in memory: at no whole multiple of a vector."""
     return moved_by(x, x.element_size())
 
 
 def rows_apart(shape: Sequence[int], dtype: Any) -> Any:
-    """Returns room for rows, along the last axis, each of which begins where a vector does."""
+    """Room for rows, along the last axis, each of which begins where a vector does."""
     vector = ALIGNED // dtype.itemsize
     *others, channels = shape
     return torch.empty(*others, -(-channels // vector) * vector, dtype=dtype)[..., :channels]
@@ -445,7 +445,7 @@ def runner(operation: Any, plan: Plan, samples: Tensors, parameters: Tensors) ->
 
 
 def whole_call(piece: SizedCall, call: Callable[..., Any], samples: Tensors, held: Tensors) -> Any:
-    """Returns a call of all samples, which are filled up where it is of more."""
+    """A call of all samples, which are filled up where it is of more."""
     _, count, size = piece
     if count == size:
         return call(samples, held)
@@ -455,7 +455,7 @@ def whole_call(piece: SizedCall, call: Callable[..., Any], samples: Tensors, hel
 def in_pieces(
     steps: Iterable[tuple[SizedCall, Callable[..., Any], Tensors]], samples: Tensors
 ) -> Any:
-    """Returns the calls of some samples each, one behind the other."""
+    """The calls of some samples each, one behind the other."""
     rows = []
     for piece, call, held in steps:
         part = (x[piece.start : piece.start + piece.places] for x in samples)
@@ -488,7 +488,7 @@ class InOrder:
 
     @classmethod
     def of(cls, function: Callable[..., Any], run: Callable[..., Any]) -> InOrder:
-        """Returns it with the names and defaults of a function, None where there is none."""
+        """It with the names and defaults of a function, None where there is none."""
         every = signature(function).parameters.values()
         return cls(run, {p.name: None if p.default is p.empty else p.default for p in every})
 
@@ -534,7 +534,7 @@ class Natives:
         self.known: dict[Any, bool] = {}
 
     def __call__(self, mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Returns ``func`` of its arguments, within a mode that sees its operations or alone."""
+        """``func`` of its arguments, within a mode that sees its operations or alone."""
         key, watched = call_key(func, args, kwargs), self.watched
         watched.plain = False
         if key is not None and self.known.get(key):
@@ -555,7 +555,7 @@ class Natives:
 
 
 def call_key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Returns a call's key; None: it has arguments of another kind."""
+    """A call's key; None: it has arguments of another kind."""
     parts = [func, torch.get_num_threads(), torch.is_inference_mode_enabled(), *kwargs]
     for x in (*args, *kwargs.values()) if kwargs else args:
         if not _add_to_key(x, parts):
@@ -582,7 +582,7 @@ def _add_to_key(x: Any, parts: list[Any]) -> bool:
 
 
 def _changes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int] | None:
-    """Returns how often each tensor was changed in place; None where PyTorch does not count."""
+    """How often each tensor was changed in place; None where PyTorch does not count."""
     every = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
     return None if any(x.is_inference() for x in every) else [x._version for x in every]
 

@@ -55,7 +55,7 @@ INSIDE = ("_in_projection_packed", "_in_projection")
 
 
 def seen(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function of Python's that hands no call to a mode: PyTorch's own asks first whether
+    """A function of Python's that hands no call to a mode: PyTorch's own asks first whether
     there is one, which then sees it alone."""
     names = function.__globals__ | {"has_torch_function": lambda operands: False}
     for name in (*INSIDE, function.__name__):
@@ -119,13 +119,13 @@ class Functions(TorchFunctionMode):
         return y
 
     def _native(self, function: Any, args: Any) -> tuple[Any, bool]:
-        """Returns a function of its arguments, and whether the library's own call has its bits."""
+        """A function of its arguments, and whether the library's own call has its bits."""
         y = self.natives(self.operations, function, args, {})
         return y, bool(self.natives.known.get(call_key(function, args, {})))
 
 
 def _kinds_of(args: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Returns the kinds of a call's arguments; of axes, modes and exponents what they are.
+    """The kinds of a call's arguments; of axes, modes and exponents what they are.
 
     PyTorch's functions may call other operations of a tensor without axes than of an array.
     """
@@ -175,7 +175,7 @@ def unusual(arguments: Any) -> bool:
 
 
 def usual_tensor(x: Any) -> Any:
-    """Returns the same memory as a tensor that is usual outside of ``torch.inference_mode``, in
+    """The same memory as a tensor that is usual outside of ``torch.inference_mode``, in
     which operations arrive in other parts than elsewhere."""
     if type(x) is not torch.Tensor or not x.is_inference() or unusual(x):
         return x
@@ -223,7 +223,7 @@ class KnownModules:
         }
 
     def of(self, module: Any) -> Run | None:
-        """Returns what runs a module of an input; None: nothing does without the mode."""
+        """What runs a module of an input; None: nothing does without the mode."""
         there = module.__dict__
         hooked = hooked_anywhere() or any(map(there.__getitem__, HOOKS))
         return None if hooked or "forward" in there else self.runs.get(type(module))
@@ -240,7 +240,7 @@ class KnownModules:
 
 
 def _with_weight(call: Callable[..., Any], plain: bool = False) -> Run:
-    """Returns what calls ``call(module, x, weight, bias)``. ``plain``: there may be no weight."""
+    """What calls ``call(module, x, weight, bias)``. ``plain``: there may be no weight."""
 
     def run(module: Any, x: Any) -> Any:
         held = module._parameters
@@ -295,7 +295,7 @@ def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Repo
 
 
 def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
-    """Returns the model in the mode: a second object with the attributes of the first.
+    """The model in the mode: a second object with the attributes of the first.
 
     Both have one ``__dict__``, so what is set, loaded or registered on one is there on the other.
     Its class is a subclass of the model's, as an attribute ``forward`` would be passed over by
@@ -396,7 +396,7 @@ class _Forward:
 
 
 def _class_in_mode(base: Any, keeper: Keeper, run: Callable[..., Any]) -> Any:
-    """Returns the class of a model in the mode.
+    """The class of a model in the mode.
 
     ``run(called, hooks, args, kwargs)``: a call of an object of it, with its hooks or without.
     """
@@ -459,7 +459,7 @@ class Numbers:
         self.there: set[str] = set()
 
     def __call__(self, x: Any) -> str | None:
-        """Returns a name of a number or tensor without axes; None: it is one of too many."""
+        """A name of a number or tensor without axes; None: it is one of too many."""
         name = repr(x.item() if isinstance(x, ARRAYS) else x)  # NaN is not equal to itself
         if name not in self.there:
             if len(self.there) >= DIFFERENT:
@@ -473,7 +473,7 @@ ARRAYS = torch.Tensor, np.ndarray
 
 
 def _one_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Returns what calls of one tensor of a shape have in common; empty: it is another call."""
+    """What calls of one tensor of a shape have in common; empty: it is another call."""
     if len(args) == 1 and not kwargs and type(x := args[0]) is torch.Tensor and x.shape:
         return _threads(), x.shape, x.dtype, x.layout, x.device
     return ()
@@ -527,7 +527,7 @@ class ShownCall:
 
 
 def _axes_of(function: Any, batched: Any, name: str) -> Any:
-    """Returns what reads the axis of samples of each tensor of a call; None: none was named."""
+    """What reads the axis of samples of each tensor of a call; None: none was named."""
     if batched is None:
         return None
     program = LibraryProgram(function, batched, name)
@@ -574,7 +574,7 @@ def _ask_in_company(
 
 
 def _container_values(y: Any) -> list[Value]:
-    """Returns the tensors and numbers of a result. TypeError: there is something else in it."""
+    """The tensors and numbers of a result. TypeError: there is something else in it."""
     leaves: list[Any] = []
     for part in tree_leaves(y):
         of_data = is_dataclass(part) and not isinstance(part, type)

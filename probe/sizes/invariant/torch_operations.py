@@ -141,7 +141,7 @@ class TorchOperations:
         return self.own[name](func, *args, **kwargs)
 
     def _left(self, name: str, args: Tensors, kwargs: dict[str, Any], y: Any) -> Any:
-        """Returns what an operation gave as it is; reported unless there are no numbers."""
+        """What an operation gave as it is; reported unless there are no numbers."""
         self.watched.own = False
         both = [tensors(args), tensors(y)]
         nothing = any(side and not any(map(torch.numel, side)) for side in both)
@@ -218,7 +218,7 @@ class TorchOperations:
         call: Any = None,
         axis: str = "",
     ) -> Any:
-        """Returns a function of samples along axis 0; ``call``: what is run in its place.
+        """A function of samples along axis 0; ``call``: what is run in its place.
 
         Of several operands some have samples, others are the same for all of them. ``axis``: the
         first operand alone has samples: ``rows``, of which a sample has several, or those of a
@@ -321,12 +321,12 @@ class TorchOperations:
 
 
 def _with_statistics(count: int, y: Any) -> Any:
-    """Returns a result beside the statistics that nothing reads at inference: empty ones."""
+    """A result beside the statistics that nothing reads at inference: empty ones."""
     return y if y is NotImplemented else (y, *(y.new_empty(0) for _ in range(count)))
 
 
 def refilled(leaves: Sequence[Any], form: Any, tensors: Iterable[Any]) -> Any:
-    """Returns arguments whose tensors are these, one after the other."""
+    """Arguments whose tensors are these, one after the other."""
     fed = iter(tensors)
     return tree_unflatten([next(fed) if torch.is_tensor(leaf) else leaf for leaf in leaves], form)
 
@@ -385,7 +385,7 @@ class Kinds:
         self._samples: dict[Any, tuple[bool, ...]] = {}
 
     def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> OperationKind:
-        """Returns what a call of an operation of ATen is. It is run a few times, on copies, where
+        """What a call of an operation of ATen is. It is run a few times, on copies, where
         this is not known."""
         key = (
             func,
@@ -412,7 +412,7 @@ class Kinds:
     def _of_call(
         self, func: Any, args: Tensors, kwargs: dict[str, Any]
     ) -> tuple[OperationKind, bool, bool]:
-        """Returns what a call is, whether that holds at all sizes and numbers, and whether it is
+        """What a call is, whether that holds at all sizes and numbers, and whether it is
         said of this call alone."""
         facts, schema = op_facts(func), func._schema
         if not schema.name.startswith("aten::") or facts.random:
@@ -479,7 +479,7 @@ class Kinds:
 
 
 def asked_call(func: Any, args: Tensors, kwargs: dict[str, Any]) -> AskedCall:
-    """Returns a call that can be asked about; it changes copies where it changes anything."""
+    """A call that can be asked about; it changes copies where it changes anything."""
     into, _ = changed_by(op_facts(func), args, kwargs)
     if into:
         args, kwargs = tree_map_only(torch.Tensor, torch.clone, (tuple(args), kwargs))
@@ -523,7 +523,7 @@ def _written_kind(call: AskedCall) -> OperationKind:
 
 
 def _first_samples(args: Tensors, kwargs: dict[str, Any]) -> tuple[Tensors, dict[str, Any]]:
-    """Returns arguments with two samples of large tensors alone: what it is doesn't depend on how
+    """Arguments with two samples of large tensors alone: what it is doesn't depend on how
     many there are."""
     every = tensors((args, kwargs))
     count = len(every[0]) if every and every[0].dim() else 0
@@ -590,7 +590,7 @@ class Places:
         return y
 
     def _by_rows(self, x: Any, known: ReadyOperation) -> bool:
-        """Returns whether PyTorch calls such an array row by row, each as a call of its own: a part
+        """Whether PyTorch calls such an array row by row, each as a call of its own: a part
         of the columns of a matrix, whose rows are whole vectors and are not shared by threads."""
         if x.dim() != 2 or x.is_contiguous() or x.stride(1) != 1 or x.numel() >= GRAIN:
             return False

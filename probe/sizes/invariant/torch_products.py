@@ -60,7 +60,7 @@ class MetOperations:
     def known(
         self, key: tuple[Any, ...], *makes: Callable[[], Any], axis: str = "batch"
     ) -> ReadyOperation:
-        """Returns an operation by what it is called with and the number of threads.
+        """An operation by what it is called with and the number of threads.
 
         ``makes``: the ways in which it may be called; the first that has a class is taken.
         """
@@ -181,7 +181,7 @@ class Products:
     # pairs of matrices
 
     def bmm(self, a: Any, b: Any, *, out: Any = None) -> Any:
-        """Returns products of pairs of matrices: each pair is a sample."""
+        """Products of pairs of matrices: each pair is a sample."""
         if out is not None or a.dtype not in FORMATS or b.dtype is not a.dtype:
             return NotImplemented
         if a.dim() != 3 or b.dim() != 3 or not a.numel() or not b.numel():
@@ -404,7 +404,7 @@ class Copies:
         self._copies: dict[int, Copy] = {}
 
     def get(self, w: Any) -> Any:
-        """Returns the copy of a parameter, (channels, filters); None: there is none."""
+        """The copy of a parameter, (channels, filters); None: there is none."""
         if type(w) is not torch.nn.Parameter or w.is_inference():
             return None
         state = w._version, w.data_ptr(), w.shape, w.dtype
@@ -443,7 +443,7 @@ class Ways:
         return ()
 
     def held(self, w: Any) -> Any:
-        """Returns the weights as other operations take them; None: they can't be had."""
+        """The weights as other operations take them; None: they can't be had."""
         return w
 
     def native(self, count: int) -> bool:

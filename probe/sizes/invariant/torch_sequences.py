@@ -96,7 +96,7 @@ class Lengths:
         return tuple(tensor(values, self.dtype) for values in drawn)
 
     def answer(self, length: int, size: int, masked: bool = True) -> Any:
-        """Returns the rows of that many keys, computed at another size: (heads, length, values)."""
+        """The rows of that many keys, computed at another size: (heads, length, values)."""
         q, k, v = (widened(x[None, :, :length], size) for x in self.telling(length))
         masked = masked and not self.words.get("is_causal")
         mask = mask_behind((q, k, v), length) if masked else None
@@ -294,7 +294,7 @@ class Attention:
     def _heads(
         self, q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any], size: int
     ) -> tuple[Any, int | None, int]:
-        """Returns the attention, by how many samples it is padded so that all heads have the same
+        """The attention, by how many samples it is padded so that all heads have the same
         bits (None: there is no such number), and by how many rows."""
         length, count, heads = q.shape[2], q.shape[0] * q.shape[1], q.shape[1]
         q, k, v, mask = _operands_of_length(q, k, v, mask, "is_causal" in words, size)
@@ -319,7 +319,7 @@ class Attention:
 def _operands_of_length(
     q: Any, k: Any, v: Any, mask: Any, is_causal: bool, size: int
 ) -> tuple[Any, ...]:
-    """Returns the operands of a call of that length, or of their own if it is 0."""
+    """The operands of a call of that length, or of their own if it is 0."""
     length = k.shape[2]
     if size and (size != length or mask is not None):
         ready = mask is not None and mask.shape[-1] == size > length
@@ -331,7 +331,7 @@ def _operands_of_length(
 
 
 def attend(qkv: Tensors, mask: Any, words: dict[str, Any], rows: int = 0, more: int = 0) -> Any:
-    """Returns the library's own call; ``rows``: so many more than there are; ``more``: so many
+    """The library's own call; ``rows``: so many more than there are; ``more``: so many
     copies of the first sample behind."""
     q, k, v = qkv
     count, length = len(q), q.shape[-2]
@@ -350,7 +350,7 @@ def attend(qkv: Tensors, mask: Any, words: dict[str, Any], rows: int = 0, more: 
 
 
 def mask_behind(qkv: Tensors, length: int) -> Any:
-    """Returns a mask (samples, 1, rows, keys) of what stands behind a length."""
+    """A mask (samples, 1, rows, keys) of what stands behind a length."""
     q, k, _ = qkv
     mask = q.new_zeros((len(q), 1, q.shape[-2], k.shape[-2]))
     mask[..., length:] = -math.inf
@@ -364,7 +364,7 @@ def widened(x: Any, size: int) -> Any:
 
 
 def masked_wide(mask: Any, q: Any, length: int, size: int) -> Any:
-    """Returns the caller's mask, additive, and -inf for the keys behind the length; with as many
+    """The caller's mask, additive, and -inf for the keys behind the length; with as many
     further rows as keys where it has one row for each."""
     rows, more = q.shape[2], size - length
     further = more if rows == length else 0
@@ -494,7 +494,7 @@ class RecurrentSteps:
     def _run(
         self, x: Any, states: Tensors, weights: Any, options: Any, size: int, more: int
     ) -> tuple[Any, bool]:
-        """Returns a call of that many samples with that many zeros behind each state, and whether
+        """A call of that many samples with that many zeros behind each state, and whether
         it is the library's own.
 
         A state of zeros stays one. A sample whose input is infinite makes NaN of it, and is run
@@ -531,7 +531,7 @@ class RecurrentSteps:
 
 
 def _widened_weights(weights: Any, gates: int, directions: int, each: int, more: int) -> list[Any]:
-    """Returns the weights of all layers for states with that many zeros behind.
+    """The weights of all layers for states with that many zeros behind.
 
     ``each``: how many there are of a layer in one direction: of its input, of its state, biases.
     """
@@ -550,14 +550,14 @@ def _widened_weights(weights: Any, gates: int, directions: int, each: int, more:
 
 
 def _filled_up(x: Any, axis: int, size: int) -> Any:
-    """Returns a batch with copies of its first sample behind the others."""
+    """A batch with copies of its first sample behind the others."""
     shape, more = list(x.shape), size - x.shape[axis]
     shape[axis] = more
     return torch.cat((x, x.narrow(axis, 0, 1).expand(shape)), axis) if more else x
 
 
 def mkldnn_rnn_layer(met: MetOperations, x: Any, *rest: Any) -> Any:
-    """Returns what ``aten::mkldnn_rnn_layer`` does; x (steps, samples, channels)."""
+    """What ``aten::mkldnn_rnn_layer`` does; x (steps, samples, channels)."""
     (*weights, h, c), options = rest[:6], rest[6:]
     if options[1] or options[-1] or x.dtype not in FORMATS or not x.numel():
         return NotImplemented  # of packed sequences, or for training

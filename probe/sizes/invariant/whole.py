@@ -119,7 +119,7 @@ class WholeProgram:
         self.alike = self._alike()
 
     def _alike(self) -> list[np.ndarray]:
-        """Returns the samples, and behind them the first with all whole numbers alike: one, the
+        """The samples, and behind them the first with all whole numbers alike: one, the
         smallest and the largest of those that were given, where the program takes them.
 
         They may be lengths, and a program may multiply as many rows as the longest sample has
@@ -189,7 +189,7 @@ class WholeProgram:
         return [(bits.shape, dtype) for bits, dtype in answers]
 
     def _drawn(self, numbers: Sequence[int]) -> list[np.ndarray]:
-        """Returns the samples of each input that carries them: container arrays, a sample a row."""
+        """The samples of each input that carries them: container arrays, a sample a row."""
         pool, self.dtypes = [], []
         for at, leaf in enumerate(self.leaves):
             if leaf.axis is None:
@@ -205,7 +205,7 @@ class WholeProgram:
     def _call(
         self, order: np.ndarray, odd: bool, pool: Sequence[np.ndarray] | None = None
     ) -> Callable[[], list[tuple[np.ndarray, str]]]:
-        """Returns a call of these samples; ``odd``: from memory that is not aligned."""
+        """A call of these samples; ``odd``: from memory that is not aligned."""
         program, drawn = self.program, iter(zip(pool or self.pool, self.dtypes, strict=True))
         values = []
         for leaf in self.leaves:
@@ -615,7 +615,7 @@ class SameBitsProgram:
         self._settings = program.settings()
 
     def _signature(self, leaves: list[Leaf]) -> tuple[int, tuple[str, ...]]:
-        """Returns how many samples there are, and what is alike in calls that share their sizes."""
+        """How many samples there are, and what is alike in calls that share their sizes."""
         counts: dict[str, int] = {}
         alike: list[str] = []
         for number, leaf in enumerate(leaves):
@@ -641,7 +641,7 @@ class SameBitsProgram:
         return next(iter(counts.values())), tuple(alike)
 
     def _checked(self, signature: Any, leaves: list[Leaf], rebuild: Rebuild) -> Buckets:
-        """Returns the buckets of a shape that is met first: each is checked.
+        """The buckets of a shape that is met first: each is checked.
         InputError; NotInvariant."""
         with self._lock, unchanged(self.program.function, [leaf.value for leaf in leaves]):
             if signature in self._known:
@@ -711,7 +711,7 @@ class SameBitsProgram:
 
 
 def program_of(model: Any, batched: Any, threads: int | None) -> LibraryProgram | None:
-    """Returns what is run whole; None of a model whose operations are run one by one.
+    """What is run whole; None of a model whose operations are run one by one.
     InputError."""
     if threads is not None and not isinstance(model, str | Path | bytes):
         why = "it is of files that are run whole"
