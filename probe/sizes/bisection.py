@@ -175,10 +175,10 @@ class ReleaseChange:
         }
 
 
-def releases_in_order(old: str, new: str, known: Iterable[str]) -> list[str]:
-    """``old``, those of the known releases that are between, and ``new``."""
+def releases_in_order(old: str, new: str, releases: Iterable[str]) -> list[str]:
+    """``old``, those of the releases that are between, and ``new``."""
     low, high = sorted(map(release_numbers, (old, new)))
-    inner = [release for release in known if low < release_numbers(release) < high]
+    inner = [release for release in releases if low < release_numbers(release) < high]
     order = sorted({old, new, *inner}, key=release_numbers)
     return order if release_numbers(old) == low else order[::-1]
 
@@ -208,13 +208,15 @@ def first_change(releases: Sequence[str], ask: Callable[[str], ReleaseStep]) -> 
     return ReleaseChange(releases[before], releases[after], steps)
 
 
-def smallest(every: Sequence[T], returns: Callable[[Sequence[T]], bool]) -> list[list[T]]:
+def smallest(candidates: Sequence[T], returns: Callable[[Sequence[T]], bool]) -> list[list[T]]:
     """All sets of the smallest size that bring results back; [] where not even all do.
 
     ``returns``: whether a set does. Sets of one come first: a cause is one condition mostly.
     """
-    for size in range(1, len(every) + 1):
-        if sets := [list(some) for some in itertools.combinations(every, size) if returns(some)]:
+    for size in range(1, len(candidates) + 1):
+        if sets := [
+            list(chosen) for chosen in itertools.combinations(candidates, size) if returns(chosen)
+        ]:
             return sets
     return []
 
@@ -266,9 +268,13 @@ def conditions_apart(left: Target, right: Target) -> list[Condition]:
         conditions.append(("version", left.version))
     if left.device != right.device:
         conditions.append(("device", left.device))
-    ours, theirs = dict(left.switches), dict(right.switches)
-    keys = dict.fromkeys([*ours, *theirs])
-    conditions += [(key, ours.get(key)) for key in keys if ours.get(key) != theirs.get(key)]
+    left_switches, right_switches = dict(left.switches), dict(right.switches)
+    keys = dict.fromkeys([*left_switches, *right_switches])
+    conditions += [
+        (key, left_switches.get(key))
+        for key in keys
+        if left_switches.get(key) != right_switches.get(key)
+    ]
     if not conditions:
         raise InputError("and", right.text, "both are the same target", "take a different one")
     if len(conditions) > MOST_CONDITIONS:
@@ -297,8 +303,8 @@ def step_on(
 ) -> ReleaseStep:
     """What a target shows. A release that is missing is installed, about a minute and 0.5 GB, and
     with ``keep`` it stays."""
-    here = where.version is None or installation.is_there(where)
-    doing = f"{'measuring' if here else 'installing and measuring'} {where.text}"
+    installed = where.version is None or installation.is_there(where)
+    doing = f"{'measuring' if installed else 'installing and measuring'} {where.text}"
     tell(doing)
     try:
         with VOICE.doing(doing):
@@ -306,14 +312,14 @@ def step_on(
                 installation.install_target(where)
             seen, says = measured(where)
     except TargetError as error:
-        return ReleaseStep(where.text, None, why=error.why, installed=not here)
+        return ReleaseStep(where.text, None, why=error.why, installed=not installed)
     finally:
-        leaves = not (here or keep)
+        leaves = not (installed or keep)
         if leaves and environments.find_environment(where.name, str(where.version)):
             installation.remove_installed(where)
     if says:
         tell(f"{where.text}: {says}")  # known also where somebody interrupts the search
-    return ReleaseStep(where.text, seen, says, installed=not here)
+    return ReleaseStep(where.text, seen, says, installed=not installed)
 
 
 def search_conditions(
@@ -324,7 +330,7 @@ def search_conditions(
     All sets of the smallest size that does are found, at a start of the library for each that is
     tried. InputError: an end can't be run.
     """
-    every = conditions_apart(left, right)
+    conditions = conditions_apart(left, right)
     steps = [step_on(left, measured, tell), step_on(right, measured, tell)]
     for end in steps:
         if end.seen is None:
@@ -334,16 +340,19 @@ def search_conditions(
 
     failed = list[tuple[int, str]]()
 
-    def returns(some: Sequence[Condition]) -> bool:
+    def returns(chosen: Sequence[Condition]) -> bool:
         # all conditions of the left target together are the left target, which was run
-        if len(some) == len(every):
+        if len(chosen) == len(conditions):
             return True
-        step = step_on(right.with_(**dict(some)), measured, tell)
+        step = step_on(right.with_(**dict(chosen)), measured, tell)
         steps.append(step)
-        failed.extend([(len(some), step.version)] * (step.seen is None))
+        failed.extend([(len(chosen), step.version)] * (step.seen is None))
         return step.seen == steps[0].seen
 
-    sets = [[condition_text(condition) for condition in some] for some in smallest(every, returns)]
+    sets = [
+        [condition_text(condition) for condition in chosen]
+        for chosen in smallest(conditions, returns)
+    ]
     untested = [text for size, text in failed if size < len(sets[0])]
     return Conditions(left.text, right.text, sets, steps, untested)
 
@@ -352,9 +361,9 @@ WHAT = ("bits", "order")
 UNSTEADY = "it does not repeat its own bits"
 
 
-def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> list[str]:
-    """The releases to search, both ends included. ``given``: these, instead of those known
-    here.
+def releases_between(left: Target, right: Target, named: Sequence[str] = ()) -> list[str]:
+    """The releases to search, both ends included. ``named``: these, instead of those that are
+    known here.
 
     InputError: the ends name no release, other targets, or nothing is known of the library.
     """
@@ -365,14 +374,14 @@ def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> 
     if left.with_(version=None) != right.with_(version=None):
         why = f"{left.text} is a different target, not only a different release"
         raise InputError("and", right.text, why, "use one library, device and set of switches")
-    known = list(given) or RELEASED.get(left.name, ())
-    if not known:
+    releases = list(named) or RELEASED.get(left.name, ())
+    if not releases:
         todo = "name them: --releases 1.0,1.1,1.2"
         raise InputError("target", left.text, f"no list of {left.name}'s releases is kept", todo)
     ends = [str(left.version), str(right.version)]
     if release_numbers(ends[0]) == release_numbers(ends[1]):
         raise InputError("and", right.text, "both are the same release", "take a different one")
-    return releases_in_order(ends[0], ends[1], known)
+    return releases_in_order(ends[0], ends[1], releases)
 
 
 def search_releases(
@@ -419,12 +428,12 @@ class ShownByCase:
 
         sweep = sweep_by_order(session, self.case, self.lengths)
         budget.require_time()  # a part of the lengths is no release's answer
-        if any(value.refusal == "nondeterministic" for value in sweep.every):
+        if any(value.refusal == "nondeterministic" for value in sweep.all_values):
             raise TargetError(session.target.text, "error", UNSTEADY)
         keys = ("at", "order_id", "rounding_id", "ranges")
         shown = sorted(str([row.get(key) for key in keys]) for row in sweep.rows("")["reveals"])
         if not shown:  # no length ran: two targets that show nothing do not show the same
-            refused = next((value.refusal for value in sweep.every if value.refusal), "")
+            refused = next((value.refusal for value in sweep.all_values if value.refusal), "")
             why = f"no order is known at any length: {refused}".rstrip(": ")
             raise TargetError(session.target.text, "error", why)
         return _short_hash("\n".join(shown)), " and ".join(

@@ -197,8 +197,8 @@ class Measured:
 
         The median of the turns' ratios. None where one of them was not timed.
         """
-        mine, theirs = result.seconds.get(length), self.default.seconds.get(against or length)
-        return None if mine is None or theirs is None else float(np.median(mine / theirs))
+        seconds, default = result.seconds.get(length), self.default.seconds.get(against or length)
+        return None if seconds is None or default is None else float(np.median(seconds / default))
 
     def of_fixed(self, result: RemedyResult) -> float | None:
         """The time of a remedy for the content over the default's at the full length."""
@@ -227,11 +227,11 @@ def _cheapest(measured: Measured, exact: Iterable[RemedyResult]) -> RemedyResult
 
     Time would choose by chance between paddings to one size.
     """
-    some = list(exact)
-    best = min((r for r in some if r.remedy.pads), key=lambda r: sum(r.sizes), default=None)
+    candidates = list(exact)
+    best = min((r for r in candidates if r.remedy.pads), key=lambda r: sum(r.sizes), default=None)
     if best is not None and not best.seconds:
         return best
-    timed = [r for r in some if r.seconds and (r is best or not r.remedy.pads)]
+    timed = [r for r in candidates if r.seconds and (r is best or not r.remedy.pads)]
     return min(timed, key=lambda r: measured.of_fixed(r) or 0.0, default=None)
 
 

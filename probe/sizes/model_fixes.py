@@ -95,13 +95,13 @@ def of_graph(graph: PaddedModel, sizes: Sequence[SafeSize], model: Any) -> Invar
             content = sized.content
             boxes = sized.at_least.boxes or graph.boxes(content)
             for seed in SEEDS:
-                short, whole = (
+                short, full = (
                     foreign(calls_in_mode(result, graph.inputs(content, size, seed)))
                     for size in (sized.least, graph.fixed)
                 )
-                result.differing += kept_apart(short, boxes, taken(whole, boxes))
+                result.differing += kept_apart(short, boxes, taken(full, boxes))
                 unchanged = graph.run(content, graph.fixed, seed)
-                result.keeps &= not any(map(elements_apart, unchanged, whole))
+                result.keeps &= not any(map(elements_apart, unchanged, full))
 
     inputs = graph.inputs(graph.fixed, graph.fixed)
     return compared_in_mode(graph.opened, model, wanted, inputs, compare)
@@ -128,8 +128,8 @@ def compared_in_mode(
             torch = import_module("torch")  # a module takes tensors
             example = tuple(torch.from_numpy(np.array(array)) for array in example)
         make = partial(import_module("probe.sizes.stable").invariant, example=example)
-        made, report = foreign(make, accepted, sizes)  # which runs the model
-        result = InvariantResult(model=made, report=report, of_arrays=arrays)
+        invariant, report = foreign(make, accepted, sizes)  # which runs the model
+        result = InvariantResult(model=invariant, report=report, of_arrays=arrays)
         compare(result)
     except (Foreign, ProbeError, MemoryError) as error:
         if isinstance(error, InputError):
@@ -168,9 +168,9 @@ def calls_in_mode(
         return result.model(*inputs.values())
 
     try:
-        own = result.of_arrays
+        of_arrays = result.of_arrays
         recorder = (
-            function_recorder(call) if own else FunctionSubject(result.model).recorder(inputs)
+            function_recorder(call) if of_arrays else FunctionSubject(result.model).recorder(inputs)
         )
         return recorder.plain  # type: ignore[no-any-return]
     except InputError:  # what it gives are NumPy's arrays
@@ -241,14 +241,14 @@ class ModelQuestion:
 
     def candidates(self) -> list[Remedy]:
         """InputError: a name is none of the target's remedies."""
-        known = {name: Remedy(name, self.where, doc, pads=True) for name, doc in DOCS.items()}
-        known[INVARIANT] = Remedy(INVARIANT, self.where, DOC)
+        remedies = {name: Remedy(name, self.where, doc, pads=True) for name, doc in DOCS.items()}
+        remedies[INVARIANT] = Remedy(INVARIANT, self.where, DOC)
         usual = [*DOCS, *[INVARIANT] * (self.model is not None)]
         names = ["default", *self.wanted] if self.wanted else usual
-        if unknown := [name for name in names if name not in known]:
+        if unknown := [name for name in names if name not in remedies]:
             why = "there is no such remedy of a model"
-            raise InputError("only", unknown[0], why, f"use {', '.join(known)}")
-        return [known[name] for name in dict.fromkeys(names)]
+            raise InputError("only", unknown[0], why, f"use {', '.join(remedies)}")
+        return [remedies[name] for name in dict.fromkeys(names)]
 
     def judged(self, remedy: Remedy) -> Iterator[RemedyResult]:
         graph, sizes, result = self.graph, self.sizes, RemedyResult(remedy)
@@ -269,13 +269,13 @@ class ModelQuestion:
             if remedy.name != "default":
                 safe = [graph.fixed if remedy.name == "fixed" else size.safe for size in sizes]
                 result.sizes = tuple(safe)
-            count_verdicts(result, serves.get(remedy.name, [graph.own(self.at)] * len(sizes)))
+            count_verdicts(result, serves.get(remedy.name, [graph.full_run(self.at)] * len(sizes)))
             result.keeps = True
         yield result
 
     def timers(self, results: Sequence[RemedyResult]) -> Timers:
         """Paddings to one size are one call."""
-        timers, known = dict[tuple[int, int], Any](), dict[Any, Any]()
+        timers, by_size = dict[tuple[int, int], Any](), dict[Any, Any]()
         place = [size.content for size in self.sizes].index(self.at)
         for number, result in enumerate(results):
             name, pads = result.remedy.name, result.remedy.pads
@@ -284,11 +284,11 @@ class ModelQuestion:
                 continue
             for content, size in ((self.at, result.sizes[place]), (self.graph.fixed,) * 2):
                 key = name * (not pads), size
-                if key not in known:
+                if key not in by_size:
                     inputs = self.graph.inputs(self.at, size)
                     call = calls_in_mode(mode, inputs) if mode else self.graph.call(self.at, size)
-                    known[key] = partial(_seconds_of_call, call)
-                timers[number, content] = known[key]
+                    by_size[key] = partial(_seconds_of_call, call)
+                timers[number, content] = by_size[key]
         return timers
 
 
@@ -411,61 +411,61 @@ def padding_plan(
     graph: PaddedModel, contents: Iterable[int], model: str, tell: Say = silent
 ) -> GraphPlan:
     """Seeks safe sizes for all contents, and checks some. Errors as of ``PaddedModel``."""
-    every = sorted(set(contents))
-    sizes = searched(graph, every, tell)
+    lengths = sorted(set(contents))
+    sizes = searched(graph, lengths, tell)
     plan = GraphPlan(
         *(model, graph.text, graph.fixed, graph.value, graph.along),
-        stretches=stretches(graph, every, sizes),
+        stretches=stretches(graph, lengths, sizes),
         assumed=assumptions(sizes),
         tried=len(graph.tried),
         over=next((size.over for size in sizes if size.over), ""),
     )
     plan.assumed += [OWN_PLACES] * bool(graph.carried)
-    spread = np.linspace(0, len(every) - 1, min(CHECKS, len(every))).round().astype(int)
+    spread = np.linspace(0, len(lengths) - 1, min(CHECKS, len(lengths))).round().astype(int)
     for seed, number in enumerate(sorted(set(spread.tolist())), SEED):
-        content = every[number]
-        stretch = next(one for one in plan.stretches if one.first <= content <= one.last)
+        content = lengths[number]
+        stretch = next(s for s in plan.stretches if s.first <= content <= s.last)
         try:
-            short, whole = (graph.run(content, n, seed) for n in (stretch.padded, graph.fixed))
+            short, full = (graph.run(content, n, seed) for n in (stretch.padded, graph.fixed))
         except InputError:  # a model may refuse other numbers
             continue
         plan.checked.append(content)
-        if kept_apart(short, stretch.kept, taken(whole, stretch.kept)):
+        if kept_apart(short, stretch.kept, taken(full, stretch.kept)):
             plan.failed.append(content)
     return plan
 
 
-def searched(graph: PaddedModel, every: list[int], tell: Say) -> list[SafeSize]:
+def searched(graph: PaddedModel, lengths: list[int], tell: Say) -> list[SafeSize]:
     """Sizes of some contents, the longest among them, in order: of neighbours that are padded to
     sizes far apart one between is searched for, as long as there is time. The longest content of
     each size is asked for its orders."""
-    known = {*graph.found}
+    searched_before = {*graph.safe_sizes}
 
     def padded(place: int) -> int:
-        tell(f"safe sizes: {every[place]:,}")
+        tell(f"safe sizes: {lengths[place]:,}")
         # what serves more content serves less of it, so that shorter sizes need not be tried
-        shorter = (size.safe for n, size in graph.found.items() if n < every[place])
+        shorter = (size.safe for n, size in graph.safe_sizes.items() if n < lengths[place])
         start = max((safe for safe in shorter if safe != graph.fixed), default=0)
-        return graph.sized(every[place], start, asked=False).safe
+        return graph.sized(lengths[place], start, by_order=False).safe
 
     search = SizeSearch(padded, _near_enough)
-    for place, content in enumerate(every):
-        if content in known or place in (0, len(every) - 1):
+    for place, content in enumerate(lengths):
+        if content in searched_before or place in (0, len(lengths) - 1):
             search.mark(place)
-    search.bisect(0, len(every) - 1, most=MOST_SEARCHED)
-    sizes = {every[place]: graph.found[every[place]] for place in sorted(search.marks)}
+    search.bisect(0, len(lengths) - 1, most=MOST_SEARCHED)
+    sizes = {lengths[place]: graph.safe_sizes[lengths[place]] for place in sorted(search.marks)}
     begun = time.monotonic()
     longest = {size.safe: size for size in sizes.values()}
     for size in longest.values():
         late = time.monotonic() - begun > SECONDS or budget.spent()
-        if late or size.content in known or size.safe == graph.fixed:
+        if late or size.content in searched_before or size.safe == graph.fixed:
             continue
         tell(f"orders at size {size.safe:,}")
-        del graph.found[size.content]
-        asked = graph.sized(size.content, size.safe, named=False)
-        if asked.safe != size.safe:  # less content takes this size, too
-            sizes = {n: other for n, other in sizes.items() if other.safe != size.safe}
-        sizes[size.content] = asked
+        del graph.safe_sizes[size.content]
+        ordered = graph.sized(size.content, size.safe, named=False)
+        if ordered.safe != size.safe:  # less content takes this size, too
+            sizes = {n: found for n, found in sizes.items() if found.safe != size.safe}
+        sizes[size.content] = ordered
     return [sizes[content] for content in sorted(sizes)]
 
 
@@ -473,19 +473,20 @@ def _near_enough(shorter: int, longer: int) -> bool:
     return longer - shorter <= max(LEAST_APART, SIZES_APART * longer)
 
 
-def stretches(graph: PaddedModel, every: list[int], sizes: list[SafeSize]) -> list[GraphStretch]:
+def stretches(graph: PaddedModel, lengths: list[int], sizes: list[SafeSize]) -> list[GraphStretch]:
     """What is done for all contents: each takes the size of the next one that was searched for."""
-    result, first, own = list[GraphStretch](), every[0], own_entries(sizes, graph.fixed)
+    result, first = list[GraphStretch](), lengths[0]
+    own_places = own_entries(sizes, graph.fixed)
     for size in sizes:
         at, last = size.at_safe, size.content
         words = (size.least, size.safe, at.boxes, at.by_order, at.name, at.sets)
         before = result[-1] if result else None
-        if own:
+        if own_places:
             for content in range(first, last + 1):
                 kept = tuple(
                     box
                     and tuple(
-                        replace(part, stop=content) if (number, part.axis) in own else part
+                        replace(part, stop=content) if (number, part.axis) in own_places else part
                         for part in box
                     )
                     for number, box in enumerate(at.boxes)
@@ -502,7 +503,7 @@ def stretches(graph: PaddedModel, every: list[int], sizes: list[SafeSize]) -> li
 def own_entries(sizes: list[SafeSize], fixed: int) -> set[tuple[int, int]]:
     """Outputs by number, with the axes of which just the content's own entries are kept at all
     lengths: rows of a batch, positions that read none behind them."""
-    every = [
+    by_size = [
         {
             (number, part.axis)
             for number, box in enumerate(size.at_safe.boxes)
@@ -512,7 +513,7 @@ def own_entries(sizes: list[SafeSize], fixed: int) -> set[tuple[int, int]]:
         for size in sizes
         if size.content < fixed
     ]
-    return set.intersection(*every) if every else set()
+    return set.intersection(*by_size) if by_size else set()
 
 
 def assumptions(sizes: list[SafeSize]) -> list[str]:

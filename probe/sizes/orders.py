@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -46,7 +46,6 @@ from probe.diff.repeated import (
     compact,
     contents,
     is_mask,
-    repeated,
 )
 from probe.explain.comparison import Comparison, OutputPairs
 from probe.explain.runs import CaseRun, ComparedShapes, Revealer, run_case
@@ -54,7 +53,7 @@ from probe.order import window
 from probe.order.orders import Orders
 from probe.order.semantics import Each, Meaning, Moves, Unknown, row_of
 from probe.order.summation import Row, Summation
-from probe.record.contract import CONSTANT, WEIGHT, Recorder, Seen, Visit
+from probe.record.contract import CONSTANT, WEIGHT
 from probe.record.recording import Run
 from probe.sweep.plan import axis_values
 from probe.targets import budget
@@ -96,7 +95,7 @@ class ByOrder:
     values: list[AtValue] = field(default_factory=list)
 
     @property
-    def every(self) -> list[AtValue]:
+    def all_values(self) -> list[AtValue]:
         return [*self.values, self.base]
 
     @property
@@ -112,22 +111,22 @@ class ByOrder:
     @property
     def sets(self) -> int:
         """On how many fresh sets of operands every value's orders were replayed."""
-        return min(value.orders.sets if value.orders else 0 for value in self.every)
+        return min(value.orders.sets if value.orders else 0 for value in self.all_values)
 
     @property
     def strange(self) -> bool:
         """Whether a value does not repeat its own bits, at one address or at all."""
-        return any(value.refusal in ("alignment", "nondeterministic") for value in self.every)
+        return any(value.refusal in ("alignment", "nondeterministic") for value in self.all_values)
 
     @property
     def summations(self) -> list[Summation]:
         """All summations, those of the largest value first."""
-        known = [value.orders for value in (self.base, *self.values) if value.orders]
-        return list(dict.fromkeys(each for orders in known for each in orders.summations))
+        revealed = [value.orders for value in (self.base, *self.values) if value.orders]
+        return list(dict.fromkeys(each for orders in revealed for each in orders.summations))
 
     def to_json(self) -> Row:
         """What ``probe sweep --by order --json`` prints for one target."""
-        known = [value.orders for value in self.every if value.orders]
+        revealed = [value.orders for value in self.all_values if value.orders]
         return {
             "target": self.target,
             "by": "order",
@@ -150,19 +149,19 @@ class ByOrder:
             ],
             "refused": [
                 {self.vary: window.shown_axis_value(self.vary, value.at), "why": value.refusal}
-                for value in self.every
+                for value in self.all_values
                 if value.refusal
             ],
             "orders": [self._summation_json(summation) for summation in self.summations],
-            "calls": sum(orders.calls + orders.checks for orders in known),
-            "seconds": round(sum(orders.seconds for orders in known), 3),
+            "calls": sum(orders.calls + orders.checks for orders in revealed),
+            "seconds": round(sum(orders.seconds for orders in revealed), 3),
         }
 
     def _summation_json(self, summation: Summation) -> Row:
         """One summation, and at which values how many outputs have it."""
         counts = {
             value.at: int(value.orders.counts()[value.orders.summations.index(summation)])
-            for value in self.every
+            for value in self.all_values
             if value.orders and summation in value.orders.summations
         }
         return summation.to_json(self.case.dtype) | {
@@ -174,7 +173,7 @@ class ByOrder:
         """Rows of the store's tables ``reveals``, ``orders`` and ``roundings``."""
         place = {"run_id": run_id, "case_id": self.case.id, "target": self.target}
         place |= {"vary": self.vary}
-        at = [(value.orders, place | {"at": value.at}) for value in self.every if value.orders]
+        at = [(value.orders, place | {"at": value.at}) for value in self.all_values if value.orders]
         return {
             "reveals": [row for orders, where in at for row in orders.rows(where)],
             "orders": [summation.order_row() for summation in self.summations],
@@ -230,11 +229,11 @@ class _RevealWork:
     """The values' reveals, one after the other, with what was learnt so far."""
 
     def __init__(self, session: AnySession) -> None:
-        self.session, self.lost, self.known = session, 0, Revealer()
+        self.session, self.lost, self.revealer = session, 0, Revealer()
 
     def at(self, case: Case, value: int) -> tuple[AtValue, CaseRun | None]:
         try:
-            side = self.known.reveal(run_case(self.session, case), self.session)
+            side = self.revealer.reveal(run_case(self.session, case), self.session)
         except TargetError as error:
             if not self.session.alive:
                 self.lost += 1
@@ -284,9 +283,11 @@ def operand_set(arrays: Arrays, along: Mapping[str, int], number: int) -> Arrays
     return changed
 
 
-def behind(arrays: Arrays, along: Mapping[str, int], start: int, stop: int = 0) -> Iterator[Arrays]:
-    """The arrays with other content outside [``stop``, ``start``) of the axes, four times. Masks
-    stay: they say which of it is padding."""
+def places_behind(
+    arrays: Arrays, along: Mapping[str, int], start: int, stop: int = 0
+) -> dict[str, np.ndarray]:
+    """Which elements lie outside [``stop``, ``start``) of the axes. None of masks do, as they say
+    which of it is padding."""
     where = {}
     for name, array in arrays.items():
         where[name] = np.zeros(array.shape, bool)
@@ -294,7 +295,7 @@ def behind(arrays: Arrays, along: Mapping[str, int], start: int, stop: int = 0) 
             lines = np.arange(array.shape[axis])
             outside = (lines >= start) | (lines < stop)
             where[name] |= outside.reshape(-1, *(1,) * (array.ndim - axis - 1))
-    yield from contents(arrays, where)
+    return where
 
 
 @dataclass(frozen=True)
@@ -386,50 +387,6 @@ NOT_RUN = "it can't be run alone"
 NOT_FOLLOWED = "not all that is kept was followed through its operations"
 
 
-@dataclass
-class StoredRun:
-    """A run that was recorded elsewhere, told again as if it were recorded now."""
-
-    make: Callable[[], Run]
-    target = note = ""
-
-    def plain(self) -> list[np.ndarray]:
-        return [np.asarray(array) for array in self.make().results]
-
-    def record(self, visit: Visit) -> list[Seen]:
-        """As of ``Recorder``. ProbeError: an operation's values were left out."""
-        run = self.make()
-
-        def seen(number: int) -> Seen:
-            value = run.values[number]
-
-            def array() -> np.ndarray:
-                kept = run.array(number)
-                if kept is None:
-                    raise ProbeError("a value was left out of the recording")
-                return kept
-
-            words = value.role, value.name, value.address
-            return Seen(number, value.shape, value.dtype, array, *words)
-
-        for op in run.operations:
-            told = (list(map(seen, op.reads)), list(map(seen, op.gives)))
-            visit(replace(op, reads=told[0], gives=told[1]))
-        return [seen(number) for number in run.outputs]
-
-
-def marked(
-    run: Run,
-    recorder: Callable[[Arrays], Recorder],
-    inputs: Arrays,
-    along: Mapping[str, int],
-    start: int,
-    stop: int = 0,
-) -> Marks:
-    """What of a run changes with the entries of its inputs outside [``stop``, ``start``)."""
-    return repeated(run, (partial(recorder, o) for o in behind(inputs, along, start, stop)))
-
-
 def compared(left: Run, right: Run, marks: Marks, before: Fraction = Fraction(0)) -> Difference:
     """A smaller run and a larger one, whose ``marks`` tell what the smaller one lacks, compared
     operation by operation. ``before``: which part of the larger one stands before the smaller
@@ -447,8 +404,8 @@ def absorb(marks: Marks, sides: Sequence[tuple[Run, Run]]) -> None:
         for both in sides
     ):
         return
-    for mine, other in aligned(first[0].operations, first[1].operations):
-        for which, number in enumerate(first[1].operations[other].gives):
+    for left_at, right_at in aligned(first[0].operations, first[1].operations):
+        for which, number in enumerate(first[1].operations[right_at].gives):
             mark = marks.of(number)
             shape = first[1].values[number].shape
             if (
@@ -460,7 +417,7 @@ def absorb(marks: Marks, sides: Sequence[tuple[Run, Run]]) -> None:
             changed = np.array(np.broadcast_to(mark, shape))
             same: Any = True
             for left, right in sides:
-                gives = left.operations[mine].gives, right.operations[other].gives
+                gives = left.operations[left_at].gives, right.operations[right_at].gives
                 if which >= min(map(len, gives)):
                     break
                 small, large = left.array(gives[0][which]), right.array(gives[1][which])
@@ -481,9 +438,9 @@ def covers(difference: Difference, boxes: Sequence[Box | None]) -> bool:
         if box is None:
             continue
         shape = difference.right.values[pair.right].shape
-        every = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
-        kept = every[box_index(box, False, len(shape))]
-        if not np.isin(kept, pair.selection.taken(every, 1)).all():
+        places = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
+        kept = places[box_index(box, False, len(shape))]
+        if not np.isin(kept, pair.selection.taken(places, 1)).all():
             return False
     return True
 
@@ -550,8 +507,8 @@ def judge(region: Region, difference: Difference, known: Known, late: bool) -> O
     if region.joint:
         return unknown(why="it is one of several operations that together match several others")
     if not region.compared:
-        known_all = all(pair.known for pair in region.gives)
-        return same if known_all else unknown(why="it is unknown what must agree")
+        found = all(pair.known for pair in region.gives)
+        return same if found else unknown(why="it is unknown what must agree")
     # a function that gives integers or truth values, as comparisons do, rounds nothing
     counts = isinstance(meaning, Each) and not any(left.values[n].floating for n in op.gives)
     if _rounds_once(meaning) or counts or one_call(region, left, right):
@@ -628,8 +585,8 @@ def judge_sums(region: Region, left: Run, right: Run, known: Known) -> OrderVerd
         comparison = as_comparison(adds)
         count, orders = len(comparison.pairs), [comparison.left.orders, comparison.right.orders]
         if comparison.unknown or None in orders:
-            some = f"of {comparison.unknown or count} of {count} outputs"
-            raise ValueError(f"{some} the order of additions is unknown")
+            count_text = f"of {comparison.unknown or count} of {count} outputs"
+            raise ValueError(f"{count_text} the order of additions is unknown")
         differing += sum(map(len, comparison.apart.values()))
         verdict.outputs += count
         verdict.sets = min(verdict.sets or comparison.sets, comparison.sets)
@@ -659,8 +616,8 @@ def _differing_by_place(region: Region, left: Run, right: Run) -> int:
         apart = np.zeros(pair.compared, bool)
         for number in numbers:
             both = zip(sides, functions, strict=True)
-            ours, theirs = (side.taken(function.filled(number)) for side, function in both)
-            apart |= unequal_bits(ours, theirs, sides[0].value.dtype).reshape(-1)
+            left_bits, right_bits = (side.taken(function.filled(number)) for side, function in both)
+            apart |= unequal_bits(left_bits, right_bits, sides[0].value.dtype).reshape(-1)
         differing += int(apart.sum())
     return differing
 

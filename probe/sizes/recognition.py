@@ -55,7 +55,7 @@ class MarkOperands:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self.every: Read = tuple(range(case.summands))
+        self.all_leaves: Read = tuple(range(case.summands))
         self._sets: dict[Read, list[OperandSet]] = {}
         self._answers: dict[tuple[Summation, Read], np.ndarray] = {}
 
@@ -64,7 +64,7 @@ class MarkOperands:
         long sums, 16 and 8 for short ones, half as many where padding is met. float64 has no wider
         one, and a sum without weights is not asked for it."""
         if read not in self._sets:
-            share = 1 if read == self.every else 2
+            share = 1 if read == self.all_leaves else 2
             usual, wide = (16, 8) if len(read) <= SHORT else (4, 4)
             self._sets[read] = [self._usual(number, read) for number in range(usual // share)]
             if self.case.weighted and floats.FORMATS[self.case.dtype].wider:
@@ -247,9 +247,10 @@ class Recogniser:
         causes: set[str] = set()
         for left, right in set(zip(self.kinds[kind], self.kinds[other], strict=True)):
             if left != right:
-                known = min(left, right) > UNKNOWN
-                apart = self.summations[left].causes(self.summations[right]) if known else ()
-                causes |= {*apart} if known else {"unknown"}
+                if min(left, right) > UNKNOWN:
+                    causes |= {*self.summations[left].causes(self.summations[right])}
+                else:
+                    causes.add("unknown")
         return tuple(sorted(causes))
 
 
@@ -278,9 +279,10 @@ class MarkedWindows:
 class MarkedCall:
     """The call of one size: the marks of its rows, and the summations found."""
 
-    def __init__(self, known: Recogniser, size: int) -> None:
-        self.known, self.size, self.case = known, size, known.case.with_(**{known.vary: size})
-        case, batch = self.case, known.vary == "batch"
+    def __init__(self, recogniser: Recogniser, size: int) -> None:
+        self.recogniser, self.size = recogniser, size
+        self.case = recogniser.case.with_(**{recogniser.vary: size})
+        case, batch = self.case, recogniser.vary == "batch"
         self.filters, positions = case.filters, Geometry.of(case).positions
         # a place is a row, or all rows of a sample
         self.each, self.count = positions if batch else 1, case.batch * positions
@@ -300,7 +302,7 @@ class MarkedCall:
             nothing = np.full((1, self.filters), NOTHING)
             none = np.zeros((0, 1, self.filters))
             return MarkedWindows(read, rows, np.zeros(len(rows), int), rows[:1], none, nothing)
-        sets = self.known.operands.sets_for(read)
+        sets = self.recogniser.operands.sets_for(read)
         outputs = list[np.ndarray]()
         # one request asks with all weights that meet the same input
         for _, alike in itertools.groupby(sets, key=lambda each: id(each.x)):
@@ -317,9 +319,9 @@ class MarkedCall:
             return_index=True,
             return_inverse=True,
         )
-        given = np.stack([output[first] for output in outputs])
+        outputs_of_marks = np.stack([output[first] for output in outputs])
         unknown = np.full((len(first), self.filters), UNKNOWN)
-        return MarkedWindows(read, rows, mark.reshape(-1), rows[first], given, unknown)
+        return MarkedWindows(read, rows, mark.reshape(-1), rows[first], outputs_of_marks, unknown)
 
     def _outputs(self, rows: np.ndarray, sets: Sequence[OperandSet]) -> list[np.ndarray]:
         """Outputs of some rows for sets that share their input: container (rows, filters) each."""
@@ -334,10 +336,10 @@ class MarkedCall:
         header = {"do": "masks", "spec": self.case.spec(), "mode": "weights"}
         outputs = [
             output.reshape(len(rows), self.filters)
-            for _, answer in self.known.session.stream(header, arrays)
+            for _, answer in self.recogniser.session.stream(header, arrays)
             for output in answer["outputs"]
         ]
-        self.known.calls += len(outputs)
+        self.recogniser.calls += len(outputs)
         return outputs
 
     @property
@@ -372,13 +374,13 @@ class MarkedCall:
 
     def _try(self, alike: MarkedWindows, number: int, wanted: np.ndarray | bool = True) -> None:
         """Notes a summation where what it gives on every set has the outputs' bits."""
-        summation = self.known.summations[number]
+        summation = self.recogniser.summations[number]
         fits = (alike.summations == UNKNOWN) & wanted
         if not fits.any() or not set(summation.tree.leaves).issuperset(alike.read):
             return
-        answers = self.known.operands.answers(summation, alike.read)[:, None]
-        given = np.broadcast_to(answers, alike.outputs.shape)
-        fits &= ~ulp.bits_apart(given, alike.outputs, self.case.dtype).any(axis=0)
+        answers = self.recogniser.operands.answers(summation, alike.read)[:, None]
+        replayed = np.broadcast_to(answers, alike.outputs.shape)
+        fits &= ~ulp.bits_apart(replayed, alike.outputs, self.case.dtype).any(axis=0)
         alike.summations[fits] = number
 
     def reveal(self, windows: Sequence[MarkedWindows], apart: bool) -> list[int]:
@@ -392,15 +394,15 @@ class MarkedCall:
         picked = np.unique(np.linspace(0, len(waiting) - 1, REVEALED).astype(int))
         rows, classes, wanted = map(np.array, zip(*(waiting[n] for n in picked), strict=True))
         flat = (rows[:, None] * self.filters + np.arange(self.filters)).ravel()
-        operator = SessionOperator(self.known.session, self.case, flat)
+        operator = SessionOperator(self.recogniser.session, self.case, flat)
         masks = Masks(operator)
         bias = [self.case.summands] if operator.bias else []
         leaves = [np.array([*alike.read, *bias], int) for alike in windows]
         trees, refused = reveal_trees(masks, classes, leaves, apart, wanted)
-        numbers = [self.known.learn(each.summation) for each in reveal_roundings(masks, trees)]
-        self.known.calls += masks.calls
+        numbers = [self.recogniser.learn(each.summation) for each in reveal_roundings(masks, trees)]
+        self.recogniser.calls += masks.calls
         if refused:
-            self.known.evidence = self.known.evidence or refused[0].evidence
+            self.recogniser.evidence = self.recogniser.evidence or refused[0].evidence
         return numbers
 
     def pattern(self) -> Pattern:
@@ -414,30 +416,30 @@ class MarkedCall:
         _, first, inverse = np.unique(
             column_labels(index.T), return_index=True, return_inverse=True
         )
-        numbers = [_place_in(self.known.kinds, tuple(row)) for row in index[first].tolist()]
+        numbers = [_place_in(self.recogniser.kinds, tuple(row)) for row in index[first].tolist()]
         kinds = np.array(numbers)[inverse.reshape(-1)]
         adds = (index != NOTHING).any(axis=1)  # rows of padding alone are added in any order
         typical = kinds[complete] if complete.any() else kinds[adds] if adds.any() else kinds
         interior = int(np.bincount(typical).argmax())
         last = int(np.flatnonzero(kinds == interior)[-1])
-        other = adds & (kinds != interior)
-        tail = itertools.groupby(kinds[last + 1 :][other[last + 1 :]].tolist())
+        unusual = adds & (kinds != interior)
+        tail = itertools.groupby(kinds[last + 1 :][unusual[last + 1 :]].tolist())
         return Pattern(
             size=self.size,
             kinds=kinds.astype(np.int16),
             interior=interior,
             tail=tuple((kind, len(list(places))) for kind, places in tail),
-            elsewhere=int(other[: last + 1].sum()),
+            elsewhere=int(unusual[: last + 1].sum()),
             unknown=self.open,
             steady=self.steady,
         )
 
 
-def _place_in(known: list[Any], item: Any) -> int:
+def _place_in(items: list[Any], item: Any) -> int:
     """The place of an item in a list; appends it if it isn't there."""
-    if item not in known:
-        known.append(item)
-    return known.index(item)
+    if item not in items:
+        items.append(item)
+    return items.index(item)
 
 
 def _edits(prefix: str, rows: list[np.ndarray]) -> dict[str, np.ndarray]:

@@ -28,6 +28,7 @@ from probe.case.errors import (
 from probe.diff.alone import Known
 from probe.diff.apart import WholeFile
 from probe.diff.difference import Difference
+from probe.diff.repeated import Marks, contents, repeated_with_others
 from probe.record.contract import Recorder
 from probe.record.recording import Run, record_run
 from probe.record.subject import run_unwatched
@@ -39,13 +40,13 @@ from probe.sizes.orders import (
     Arrays,
     Box,
     KeptPart,
-    behind,
     box_index,
     box_of,
     elements_apart,
     near,
     operand_set,
     placed,
+    places_behind,
 )
 from probe.targets import budget
 
@@ -136,14 +137,14 @@ class PaddedModel:
     ) -> None:
         self.opened, self.arrays, self.along = opened, dict(arrays), dict(along)
         self.fixed, self.value, self.seconds = fixed, value, seconds
-        self.known: Known = {}
+        self.revealed: Known = {}
         self.begun: float | None = None
-        self.tried, self.doubt, self.asked = set[int](), "", True
+        self.tried, self.doubt, self.asks_orders = set[int](), "", True
         self.sides: dict[tuple[int, int], Run] = {}
         self._sets: dict[int, Arrays] = {}
         self._kept: dict[int, Kept] = {}
         self._reaches: dict[int, int] = {}
-        self.found: dict[int, SafeSize] = {}
+        self.safe_sizes: dict[int, SafeSize] = {}
         self._refused: dict[int, str] = {}
         self._unsafe: dict[int, int] = {}  # by size the least content that it does not serve
 
@@ -185,9 +186,7 @@ class PaddedModel:
         return elsewhere(inputs) if elsewhere else record_run(self.recorder(inputs))
 
     def recorder(self, inputs: Arrays) -> Recorder:
-        """What records a run with these inputs, in this process or where the model is."""
-        if elsewhere := getattr(self.opened, "side", None):
-            return orders.StoredRun(partial(elsewhere, inputs))
+        """What records a run with these inputs in this process."""
         recorder: Recorder = getattr(self.opened, "repeated", self.opened.recorder)(inputs)
         return recorder
 
@@ -278,9 +277,9 @@ class PaddedModel:
         axis = self.carried.get(number)
         if box is None or axis is None:
             return box
-        others = [part for part in box if part.axis != axis]
-        own = [KeptPart(axis, 0, content)] * (content < self.fixed)
-        return tuple(sorted([*others, *own], key=lambda part: part.axis))
+        parts = [part for part in box if part.axis != axis]
+        parts += [KeptPart(axis, 0, content)] * (content < self.fixed)
+        return tuple(sorted(parts, key=lambda part: part.axis))
 
     def reach(self, content: int) -> int:
         """The least number of the inputs' entries behind which what is kept reads nothing."""
@@ -299,7 +298,8 @@ class PaddedModel:
         if start == self.fixed:
             return False
         inputs, kept = self.inputs(content, self.fixed), self.kept(content)
-        for number, changed in enumerate(behind(inputs, self.along, start)):
+        where = places_behind(inputs, self.along, start)
+        for number, changed in enumerate(contents(inputs, where)):
             if number not in which:
                 continue
             try:
@@ -322,25 +322,28 @@ class PaddedModel:
             raise InputError("content", content, "no output reads it", "give more of it")
 
     def sized(
-        self, content: int, start: int = 0, asked: bool = True, named: bool = True
+        self, content: int, start: int = 0, by_order: bool = True, named: bool = True
     ) -> SafeSize:
-        """Finds the least size for content, and the least safe one, from ``start`` on. ``asked``:
-        for its orders, too; ``named``: for the operation that changes bits at the least one."""
-        if content not in self.found:
-            self.asked = asked
-            self.found[content] = self._searched(content, start, asked and named)
-            self.asked = True
-        return self.found[content]
+        """Finds the least size for content, and the least safe one, from ``start`` on.
 
-    def own(self, content: int) -> Serves:
+        ``by_order``: it is asked for its orders, too; ``named``: for the operation that changes
+        bits at the least one.
+        """
+        if content not in self.safe_sizes:
+            self.asks_orders = by_order
+            self.safe_sizes[content] = self._searched(content, start, by_order and named)
+            self.asks_orders = True
+        return self.safe_sizes[content]
+
+    def full_run(self, content: int) -> Serves:
         return Serves(True, "same", why="the full-size run itself", boxes=self.boxes(content))
 
     def _searched(self, content: int, start: int, named: bool) -> SafeSize:
         self.begun = self.begun or time.monotonic()
         self.checked(content)
-        least, own, over = self.least(content), self.own(content), ""
+        least, full_run, over = self.least(content), self.full_run(content), ""
         if least == self.fixed:
-            return SafeSize(content, least, least, self.hopeless(content), own)
+            return SafeSize(content, least, least, self.hopeless(content), full_run)
         at_least = self.serves(content, least, named)
         while at_least.lacking and least < self.reach(content):  # close, and yet not the same
             least += 1
@@ -357,7 +360,7 @@ class PaddedModel:
             if serves.serves:
                 return SafeSize(content, least, size, at_least, serves)
             self._unsafe[size] = content
-        return SafeSize(content, least, self.fixed, at_least, own, over)
+        return SafeSize(content, least, self.fixed, at_least, full_run, over)
 
     def hopeless(self, content: int) -> Serves:
         """Why no shorter size has the outputs of content."""
@@ -367,10 +370,10 @@ class PaddedModel:
             return Serves(False, lacking=True, why=why, boxes=boxes)
         name, why = "", next(iter(self._refused.values()), OTHER_VALUES)
         if self.recorded and self.reach(content) == self.fixed:
-            whole = self.whole(content)
+            full = self.whole(content)
             inputs = self.inputs(content, self.fixed)
-            marks = orders.marked(whole, self.recorder, inputs, self.along, self.fixed - 1)
-            name, why = orders.reads_everything(whole, marks), READS_ALL
+            marks = self._repeated(full, inputs, self.fixed - 1)
+            name, why = orders.reads_everything(full, marks), READS_ALL
         return Serves(False, "unknown", name, why, lacking=True, boxes=boxes)
 
     def least(self, content: int) -> int:
@@ -445,7 +448,7 @@ class PaddedModel:
     def serves(self, content: int, size: int, named: bool = True) -> Serves:
         """Judges one padded size. ``named``: of one that changes bits find the operation."""
         if size == self.fixed:
-            return self.own(content)
+            return self.full_run(content)
         self.tried.add(size)
         boxes, outputs = self._placed(content, size)
         lacking = Serves(
@@ -486,18 +489,29 @@ class PaddedModel:
         left, right = self.side(content, size), self.whole(content)
         return orders.compared(left, right, self.marks(content, size))
 
-    def marks(self, content: int, size: int) -> Any:
+    def marks(self, content: int, size: int) -> Marks:
         """What of the full run reads behind a size; but for what reads padding there as zeros,
         which stand for it in the short run, too."""
         inputs = self.inputs(content, self.fixed)
-        marks = orders.marked(self.whole(content), self.recorder, inputs, self.along, size)
+        marks = self._repeated(self.whole(content), inputs, size)
         if size < self.reach(content):
-            other = [
+            independent = [
                 self._recorded(self.inputs(content, to, CONTENTS)) for to in (size, self.fixed)
             ]
-            sides = (self.side(content, size), self.whole(content)), (other[0], other[1])
+            sides = (
+                (self.side(content, size), self.whole(content)),
+                (independent[0], independent[1]),
+            )
             orders.absorb(marks, sides)
         return marks
+
+    def _repeated(self, run: Run, inputs: Arrays, start: int) -> Marks:
+        """What of a run of these inputs changes with what stands from ``start`` on."""
+        where = places_behind(inputs, self.along, start)
+        elsewhere: Callable[..., Marks] | None = getattr(self.opened, "marks", None)
+        if elsewhere is not None:
+            return elsewhere(run, inputs, where)
+        return repeated_with_others(run, self.recorder, inputs, where)
 
     def _culprit(self, content: int, size: int) -> orders.OrderVerdict:
         """The first operation that changes bits at a size, and how."""
@@ -507,9 +521,9 @@ class PaddedModel:
         with budget.Ending():
             difference = self.difference(content, size)
             verdict.name = "" if difference.first is None else difference.first.name
-            asked = orders.by_order(difference, self.known)
-            if asked.verdict == "differs":
-                return asked
+            by_order = orders.by_order(difference, self.revealed)
+            if by_order.verdict == "differs":
+                return by_order
         return verdict
 
     def _by_order(self, content: int, size: int, boxes: tuple[Box | None, ...]) -> Serves:
@@ -517,13 +531,13 @@ class PaddedModel:
         count = sum(outputs is not None for outputs in self.kept(content).outputs)
         held = f"held on {count} sets of operands"
         why = getattr(self.opened, "untold", "") or self.doubt or budget.spent()
-        why = why or "its orders were not asked" * (not self.asked)
+        why = why or "its orders were not asked" * (not self.asks_orders)
         if why or not self.recorded:
             return Serves(True, "unknown", "the whole run", f"{why}: {held}", boxes=boxes)
         verdict = orders.OrderVerdict("unknown", "the whole run", "time was over")
         with budget.Ending():
             difference = self.difference(content, size)
-            verdict = orders.by_order(difference, self.known)
+            verdict = orders.by_order(difference, self.revealed)
             if verdict.verdict == "same" and not orders.covers(difference, self.boxes(content)):
                 verdict = orders.OrderVerdict("unknown", "the whole run", orders.NOT_FOLLOWED)
         if verdict.verdict == "differs":

@@ -170,11 +170,11 @@ def _checked_padding(padding, rank):
     if padding in ("valid",) + BY_SIZE:
         return padding
     pairs = list(padding) if isinstance(padding, (tuple, list)) else []
-    if len(pairs) == 2 and rank == 1 and all(isinstance(one, int) for one in pairs):
+    if len(pairs) == 2 and rank == 1 and all(isinstance(pair, int) for pair in pairs):
         pairs = [pairs]
     fits = all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs)
-    whole = fits and all(isinstance(n, int) and n >= 0 for pair in pairs for n in pair)
-    if len(pairs) != rank or not whole:
+    counts = fits and all(isinstance(n, int) and n >= 0 for pair in pairs for n in pair)
+    if len(pairs) != rank or not counts:
         why = f"it takes valid, same, same_lower, or pairs of zeros for each of {rank} axes"
         raise ValueError(f"padding={padding}: {why}")
     return [tuple(pair) for pair in pairs]
@@ -291,8 +291,8 @@ def _gradient_of_input(torch, geometry, x, w, dy, wide):
         dy = zeros
     pads: List[int] = []
     for size, (before, after), extent, length in zip(sizes, around, geometry.extents, spread):
-        rest = size + before + after - (length - 1 + extent)
-        pads = [extent - 1, extent - 1 + rest] + pads
+        unread = size + before + after - (length - 1 + extent)
+        pads = [extent - 1, extent - 1 + unread] + pads
     dy = torch.nn.functional.pad(dy, pads)
     mirrored = w.reshape((groups, each, geometry.depth) + geometry.kernel).transpose(1, 2)
     mirrored = mirrored.flip(list(range(3, 3 + rank)))  # the transposed convolution's weights
@@ -328,11 +328,11 @@ def tensorflow_conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid
     import tensorflow as tf
 
     x, w = tf.convert_to_tensor(x), tf.convert_to_tensor(w)
-    known = _static_sizes(w.shape)
-    if len(known) != len(x.shape):
-        raise ValueError(f"w={known}: x has {len(x.shape)} axes, w must too")
+    sizes = _static_sizes(w.shape)
+    if len(sizes) != len(x.shape):
+        raise ValueError(f"w={sizes}: x has {len(x.shape)} axes, w must too")
     options = stride, dilation, groups, padding
-    geometry = ConvolutionSizes(known[:-2], known[-2], known[-1], *options)
+    geometry = ConvolutionSizes(sizes[:-2], sizes[-2], sizes[-1], *options)
     check_operands(x, w, b, _static_sizes(x.shape)[-1], geometry)
     wide = accumulator(x.dtype.name, accumulate)
 
@@ -358,9 +358,9 @@ def tensorflow_dense(x, w, b=None, accumulate=None):
     x, w = tf.convert_to_tensor(x), tf.convert_to_tensor(w)
     channels, filters = _static_sizes(w.shape)
     y = tensorflow_conv(tf.reshape(x, [1, -1, channels]), w[None], b, accumulate=accumulate)
-    known = _static_sizes(x.shape)[:-1]
+    rows = _static_sizes(x.shape)[:-1]
     y = tf.reshape(y, tf.concat([tf.shape(x)[:-1], [filters]], 0))
-    y.set_shape(known + (filters,))
+    y.set_shape(rows + (filters,))
     return y
 
 
@@ -370,21 +370,21 @@ def _static_sizes(shape):
 
 def _spatial_sizes(tf, x):
     """The spatial sizes of x: numbers where they are known, else scalar tensors."""
-    known = _static_sizes(x.shape)[1:-1]
-    sizes = tf.shape(x) if None in known else ()
-    return [sizes[1 + axis] if size is None else size for axis, size in enumerate(known)]
+    static = _static_sizes(x.shape)[1:-1]
+    sizes = tf.shape(x) if None in static else ()
+    return [sizes[1 + axis] if size is None else size for axis, size in enumerate(static)]
 
 
 def _zeros_around(tf, geometry, x):
     """x with its zeros, and the outputs on each axis."""
     sizes = _spatial_sizes(tf, x)
-    known = all(isinstance(size, int) for size in sizes)
+    static = all(isinstance(size, int) for size in sizes)
 
     def maximum(a, b):
         return max(a, b) if isinstance(a, int) else tf.maximum(a, b)
 
     around, outputs = geometry.around(sizes, maximum)
-    if not known or any(map(any, around)):
+    if not static or any(map(any, around)):
         x = tf.pad(x, [[0, 0]] + [list(pair) for pair in around] + [[0, 0]])
     return x, around, outputs
 
@@ -416,8 +416,8 @@ def _added_products(tf, geometry, x, w, wide):
             y = product if y is None else subtract(y, product)
             number += 1
     y = tf.reshape(y, tf.stack([tf.shape(x)[1]] + outputs + [geometry.filters]))
-    known = [size if isinstance(size, int) else None for size in outputs]
-    y.set_shape([_static_sizes(x.shape)[1]] + known + [geometry.filters])
+    static = [size if isinstance(size, int) else None for size in outputs]
+    y.set_shape([_static_sizes(x.shape)[1]] + static + [geometry.filters])
     return tf.cast(y, dtype)
 
 
@@ -436,9 +436,9 @@ def _input_gradient(tf, geometry, x, w, dy, wide):
             length = shape[axis] * stride
             dy = tf.reshape(spread, tf.concat([shape[:axis], [length], shape[axis + 1 :]], 0))
             dy = dy[(slice(None),) * axis + (slice(0, length - stride + 1),)]
-        rest = size + before + after - ((count - 1) * stride + extent)
+        unread = size + before + after - ((count - 1) * stride + extent)
         zeros = [[0, 0]] * (rank + 2)
-        zeros[axis] = [extent - 1, extent - 1 + rest]
+        zeros[axis] = [extent - 1, extent - 1 + unread]
         dy = tf.pad(dy, zeros)
     kernel = list(geometry.kernel)
     mirrored = tf.reshape(w, kernel + [geometry.depth, groups, each])

@@ -97,11 +97,11 @@ class Thresholds:
     @property
     def sets(self) -> int:
         """On how many sets of operands each mark was made."""
-        return len(self.recogniser.operands.sets_for(self.recogniser.operands.every))
+        return len(self.recogniser.operands.sets_for(self.recogniser.operands.all_leaves))
 
     def to_json(self) -> dict[str, Any]:
         """What ``probe fix sizes --json`` prints."""
-        known = self.recogniser
+        recogniser = self.recogniser
         elsewhere = {str(n): self.patterns[n].elsewhere for n in sorted(self.patterns)}
         unknown = sorted(size for size, pattern in self.patterns.items() if pattern.unknown)
         return {
@@ -122,7 +122,7 @@ class Thresholds:
             ],
             "period": self.period,
             "elsewhere": {length: rows for length, rows in elsewhere.items() if rows},
-            "kinds": [list(kind if len(set(kind)) > 1 else kind[:1]) for kind in known.kinds],
+            "kinds": [list(kind if len(set(kind)) > 1 else kind[:1]) for kind in recogniser.kinds],
             "orders": [
                 {
                     "number": number,
@@ -131,17 +131,17 @@ class Thresholds:
                     "fused": each.fused_text,
                     **each.rounding.rare(),
                 }
-                for number, each in enumerate(known.summations)
+                for number, each in enumerate(recogniser.summations)
             ],
             "assumed": self.assumed,
             "checked": self.checked,
             "layouts": [self.case.layout],
             "violations": self.violations,
             "failures": self.failures,
-            "unknown": {"lengths": unknown, "evidence": known.evidence} if unknown else None,
+            "unknown": {"lengths": unknown, "evidence": recogniser.evidence} if unknown else None,
             "sets": self.sets,
             "lengths_run": len(self.patterns),
-            "calls": known.calls,
+            "calls": recogniser.calls,
             "seconds": round(self.seconds, 3),
         }
 
@@ -220,9 +220,9 @@ def find_thresholds(
         raise InputError("upto", upto, why, "raise it")
     memory.require(case.with_(**{vary: first}))
     case = case.with_(**{vary: 1 if vary == "batch" else None})
-    known = Recogniser(session, case, vary)
+    recogniser = Recogniser(session, case, vary)
     threads = threads_of(session.facts, session.target)
-    result = Thresholds(case, session.target.text, known, first, vary, threads)
+    result = Thresholds(case, session.target.text, recogniser, first, vary, threads)
     begun = time.monotonic()
     _ThresholdSearch(session, result, progress or silent).upto(upto, scanned)
     result.seconds = time.monotonic() - begun
@@ -469,8 +469,8 @@ def floor(points: Thresholds) -> Floor:
     alike = np.array([points.patterns[size].kind == kind for size in sizes.tolist()])
     middle = (points.shortest + last) // 2
     half = alike[max(middle - first, 0) :] if first <= middle else alike[:0]
-    whole = first == points.shortest and alike.all()
-    periods = [1] if whole else range(1, len(half) // PERIODS + 1)
+    all_alike = first == points.shortest and alike.all()
+    periods = [1] if all_alike else range(1, len(half) // PERIODS + 1)
     period = next((n for n in periods if (half[n:] == half[:-n]).all()), 0)
     steps = (n for n in range(1, period + 1) if period % n == 0)
     ends = sizes[-period:], alike[-period:]
@@ -501,15 +501,18 @@ def _floor_text(points: Thresholds, top: tuple[int, int, int], below: int | None
     size, step, kind = top
     if below is None:
         what = f"no floor, but multiples of {step} are" if step > 1 else "no floor is"
-        every = f"from {size:,} to {last:,}{', at these,' * (step > 1)} all {_noun(points)}"
-        return f"{what} needed: {every} are added {kind_words(points, kind)}"
+        rows = f"from {size:,} to {last:,}{', at these,' * (step > 1)} all {_noun(points)}"
+        return f"{what} needed: {rows} are added {kind_words(points, kind)}"
     by = f", in multiples of {step}" * (step > 1)
-    first, other = f"floor: {_size_text(points, size)}{by}; below, at ", points.patterns[below].kind
-    if other == MIXED:
+    first, below_kind = (
+        f"floor: {_size_text(points, size)}{by}; below, at ",
+        points.patterns[below].kind,
+    )
+    if below_kind == MIXED:
         way = _mixed(points, below)
         return f"{first}{below:,}, {way}, from {size:,} on all {kind_words(points, kind)}"
-    less, more = _words_apart(points, other, kind)
-    causes = "+".join(points.recogniser.causes(other, kind))
+    less, more = _words_apart(points, below_kind, kind)
+    causes = "+".join(points.recogniser.causes(below_kind, kind))
     text = f"{first}{below:,}, {_noun(points)} are added {less}"
     return f"{text}, from {size:,} on {more} ({causes})"
 

@@ -17,6 +17,7 @@ from probe.case.case import Case
 from probe.case.errors import InputError, TargetError
 from probe.diff.difference import compare_runs
 from probe.diff.match import RunningMatch
+from probe.diff.repeated import repeated_with_others
 from probe.order.semantics import Contracts, Each, Reduces
 from probe.record.ndarray import ArrayRecorder, operation
 from probe.record.recording import record_run
@@ -26,10 +27,10 @@ from probe.sizes.orders import (
     SETS,
     ByOrder,
     KeptPart,
-    behind,
     box_of,
     operand_set,
     placed,
+    places_behind,
     sweep_by_order,
 )
 from probe.sweep.store import Store
@@ -54,7 +55,8 @@ def sides(function, size):
 
     large = {"x": ROWS}
     left, right = (record_run(recorder({"x": ROWS[:n]})) for n in (size, len(ROWS)))
-    return left, right, orders.marked(right, recorder, large, {"x": 0}, size)
+    where = places_behind(large, {"x": 0}, size)
+    return left, right, repeated_with_others(right, recorder, large, where)
 
 
 def test_a_call_at_another_address_is_not_the_very_same_call() -> None:
@@ -99,14 +101,6 @@ def test_what_reads_everything_is_the_first_that_does():
     assert orders.reads_everything(whole, marks) == ""
 
 
-def test_a_run_that_was_recorded_elsewhere_is_told_again():
-    run = record_run(ArrayRecorder(lambda x: PRODUCT(x, W), ROWS))
-    again = record_run(orders.StoredRun(lambda: run))
-    assert [value.digest for value in again.values] == [value.digest for value in run.values]
-    assert [op.op for op in again.operations] == [op.op for op in run.operations]
-    assert again.outputs == run.outputs
-
-
 X = np.random.default_rng(0).standard_normal((2, 6)).astype(np.float32)
 TOKENS = np.arange(6)[None].repeat(2, 0)
 MASK = np.ones((2, 6), bool)
@@ -130,11 +124,10 @@ def test_what_is_not_padded_stays_where_content_changes():
 
 
 def test_behind_a_place_all_but_masks_changes():
-    for changed in behind({"x": X, "m": MASK}, {"x": 1, "m": 1}, 4):
-        assert np.array_equal(changed["x"][:, :4], X[:, :4]) and changed["m"].all()
-        assert (changed["x"][:, 4:] != X[:, 4:]).all()
-    for changed in behind({"x": X}, {"x": 1}, 4, 2):
-        assert np.array_equal(changed["x"] == X, np.isin(np.arange(6), (2, 3))[None].repeat(2, 0))
+    where = places_behind({"x": X, "m": MASK}, {"x": 1, "m": 1}, 4)
+    assert not where["x"][:, :4].any() and where["x"][:, 4:].all() and not where["m"].any()
+    where = places_behind({"x": X}, {"x": 1}, 4, 2)
+    assert np.array_equal(where["x"], ~np.isin(np.arange(6), (2, 3))[None].repeat(2, 0))
 
 
 def test_a_box_has_all_of_a_mask_and_names_axes_of_which_it_takes_a_part():

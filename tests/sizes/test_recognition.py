@@ -46,7 +46,7 @@ def test_what_is_known_costs_the_sets_and_a_control(recogniser) -> None:
     known.pattern(8)
     before = known.calls
     known.pattern(99)
-    assert known.calls - before == len(known.operands.sets_for(known.operands.every)) + 1
+    assert known.calls - before == len(known.operands.sets_for(known.operands.all_leaves)) + 1
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_no_sum_stays_unknown_and_is_not_asked_for_ever(recogniser) -> None:
     assert known.kinds[found.interior] == (UNKNOWN,) and known.evidence
     before = known.calls
     known.pattern(12)
-    assert known.calls - before == len(known.operands.sets_for(known.operands.every)) + 1
+    assert known.calls - before == len(known.operands.sets_for(known.operands.all_leaves)) + 1
 
 
 def test_other_bits_in_the_same_call_are_not_steady(recogniser) -> None:
@@ -155,13 +155,13 @@ def test_windows_that_meet_padding_have_their_own_order(recogniser, case, algori
 def test_orders_show_in_accumulators_of_more_digits(dtype, wide, summands) -> None:
     """The sets that cancel in the dtype lose nothing there: those for more digits do."""
     operands = MarkOperands(Case(op="conv1d", kernel=1, in_channels=summands, dtype=dtype))
-    sets = operands.sets_for(operands.every)
+    sets = operands.sets_for(operands.all_leaves)
     wide_sets = [each.x is sets[-1].x for each in sets]
     rng = np.random.default_rng(summands)
     rounding = Rounding(accumulator_format=wide)
     trees = {Tree.sequential(rng.permutation(summands).tolist()) for _ in range(8)}
     shown = {
-        operands.answers(Summation(tree, rounding), operands.every)[wide_sets].tobytes()
+        operands.answers(Summation(tree, rounding), operands.all_leaves)[wide_sets].tobytes()
         for tree in trees
     }
     assert len(shown) == len(trees)

@@ -100,7 +100,7 @@ def invariant(
 
     options = InvariantOptions(_checked_sizes(sizes), like, strict, example, table)
     if (program := whole.program_of(model, batched, threads)) is not None:
-        return whole.made(program, options)
+        return whole.invariant_program(program, options)
     kinds = {base.__module__.partition(".")[0] for base in type(model).__mro__}
     if "keras" in kinds:
         import keras
@@ -112,9 +112,11 @@ def invariant(
             raise InputError("model", type(model).__name__, why, todo)
         if backend == "tensorflow":
             keras_model = import_module("probe.sizes.invariant.tensorflow_model")
-            return keras_model.made(model, options, batched)
+            return keras_model.invariant_keras(model, options, batched)
     if "torch" in kinds:
-        return import_module("probe.sizes.invariant.torch_model").made(model, options, batched)
+        return import_module("probe.sizes.invariant.torch_model").invariant_module(
+            model, options, batched
+        )
     name, why = type(model).__name__, "it is not a model or program that can be run here"
     todo = "give a torch.nn.Module, a keras.Model, a function, or the path of a model file"
     raise InputError("model", name, why, todo)

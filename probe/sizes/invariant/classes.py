@@ -212,7 +212,7 @@ class Sizes:
         if pieces and count > min(pieces):
             if not self._piece:
                 usable = [size for size in pieces if self.usable(size)]
-                self._piece = usable[0] if usable else max(self._known(), default=0)
+                self._piece = usable[0] if usable else max(self._class_sizes(), default=0)
             if self._piece and count > self._piece:
                 return self._in_pieces(count, self._piece)
         if self.usable(count):
@@ -220,24 +220,24 @@ class Sizes:
         if larger := next(filter(self.usable, _above(count)), 0):
             return (SizedCall(0, count, larger),)
         # two threads that share a larger call have places that differ
-        below = [*_below(count - 1)[:8], *reversed(self._known(below=count))]
+        below = [*_below(count - 1)[:8], *reversed(self._class_sizes(below=count))]
         smaller = next(filter(self.usable, below), 0)
         return self._in_pieces(count, smaller) if smaller else None
 
     def _in_pieces(self, count: int, piece: int) -> Plan | None:
         """Pieces of one size, and a plan for the rest, to which the last whole one is left:
         the rest by itself would cost a call more, in which the library packs the weights anew."""
-        whole = max(1, count // piece - 1)
-        start = whole * piece
+        full_pieces = max(1, count // piece - 1)
+        start = full_pieces * piece
         tail = self.plan(count - start) if count > start else ()
         if tail is None:
             return None
         return (
-            *(SizedCall(number * piece, piece, piece) for number in range(whole)),
+            *(SizedCall(number * piece, piece, piece) for number in range(full_pieces)),
             *(call._replace(start=call.start + start) for call in tail),
         )
 
-    def _known(self, below: float = math.inf) -> list[int]:
+    def _class_sizes(self, below: float = math.inf) -> list[int]:
         """The known sizes of the class, in increasing order."""
         chosen = self.entry.chosen
         return sorted(size for size, mark in self.marks.items() if mark == chosen and size < below)
@@ -324,15 +324,15 @@ class Buckets(Sizes):
         super().__init__(operation, entry, threads)
         self.ladder = tuple(sizes)
         self.fixed = fixed
-        self._told: dict[int, int] = {}
+        self._telling_asked: dict[int, int] = {}
 
     def mark(self, size: int) -> str:
         """As of ``Sizes``; asked again with the samples that told at other sizes since."""
         mark, telling = super().mark(size), len(self.operation.telling)
-        if mark and self._told.setdefault(size, telling) < telling:
-            if self.operation.told_apart(size, self._told[size]):
+        if mark and self._telling_asked.setdefault(size, telling) < telling:
+            if self.operation.differs_on_telling(size, self._telling_asked[size]):
                 self.marks[size] = mark = ""
-            self._told[size] = telling
+            self._telling_asked[size] = telling
         return mark
 
     @property
@@ -377,14 +377,14 @@ class Buckets(Sizes):
         times = list(zip(used, seconds, strict=True))
 
         taken = [used[-1]] * max(0, count // used[-1] - 1)
-        rest = count - sum(taken)
+        left_over = count - sum(taken)
         best = [(0.0, 0)]  # of so many places the least seconds, and one of the buckets
-        for places in range(1, rest + 1):
+        for places in range(1, left_over + 1):
             ways = ((seconds + best[max(0, places - size)][0], size) for size, seconds in times)
             best.append(min(ways))
-        while rest > 0:
-            taken.append(best[rest][1])
-            rest -= taken[-1]
+        while left_over > 0:
+            taken.append(best[left_over][1])
+            left_over -= taken[-1]
         taken.sort(reverse=True)  # so that only the last is padded: else it could be left out
         starts = accumulate(taken, initial=0)
         return tuple(
@@ -413,8 +413,8 @@ def conditions(switches: dict[str, Any]) -> dict[str, Any]:
     that it reads. None of it names the machine or its user."""
     from probe.targets.machine import facts
 
-    here = facts()
-    processor = {"processor": here["cpu_model"], "isa": here["cpu_isa"]}
+    machine = facts()
+    processor = {"processor": machine["cpu_model"], "isa": machine["cpu_isa"]}
     variables = {
         name: value
         for name, value in sorted(os.environ.items())
@@ -485,8 +485,8 @@ class Table:
             raise _no_table(path.name, why) from error
         if number != FORMAT:
             raise InputError("table", name, f"its format is {number}, not {FORMAT}")
-        if (its := before.get("library")) != now["library"]:
-            why = f"it is of {its}, not of {now['library']}"
+        if (library := before.get("library")) != now["library"]:
+            why = f"it is of {library}, not of {now['library']}"
             raise InputError("table", name, why, "give a different table")
         names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
         if names:
@@ -506,10 +506,10 @@ class Table:
         """The table of this path, or a new one in the environment that there is ``now``.
         InputError: it is for other sizes."""
         try:
-            there = path is not None and Path(path).is_file()
+            written = path is not None and Path(path).is_file()
         except OSError as error:
             raise _no_table(repr(path)[:40], str(error.strerror)) from error
-        if path is None or not there:
+        if path is None or not written:
             return cls(like, sizes, threads, now)
         table = cls.read(Path(path), now)
         if (table.like, table.sizes) != (like, sizes):

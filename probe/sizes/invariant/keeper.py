@@ -72,7 +72,7 @@ class ReadyOperation:
             self.keeper.remember(self.operation)
         return plan
 
-    def whole(self, count: int) -> bool:
+    def is_one_call(self, count: int) -> bool:
         """Whether that many places, which were computed before, are one call of them."""
         plan = self.plans.get(count)
         return plan is not None and len(plan) == 1 and plan[0].size == count
@@ -179,18 +179,18 @@ class Keeper:
                 "vectors are kept"
             )
 
-    def limit(self, known: ReadyOperation, why: str) -> None:
+    def limit(self, ready: ReadyOperation, why: str) -> None:
         """Notes an operation that is covered along the batch alone. NotInvariant: ``strict``."""
-        key = known.operation.key
+        key = ready.operation.key
         if key not in self.report.limited:
             if self.strict:
                 self.leave(key, why)
             self.report.limited[key] = why
 
-    def limit_lengths(self, known: ReadyOperation, why: str = LENGTHS) -> None:
+    def limit_lengths(self, ready: ReadyOperation, why: str = LENGTHS) -> None:
         """Notes an operation whose lengths are part of its shape, where lengths were wanted."""
         if "length" in self.table.sizes:
-            self.limit(known, why)
+            self.limit(ready, why)
 
     def require_settings(self, model: str) -> None:
         """InputError: the library has other settings than when the model was made."""
@@ -205,7 +205,7 @@ class Keeper:
         if self.calls.another_batch:
             self.leave(key, BOUND, re.sub(r"\d+", "n", key))
         for operation in ways:
-            checked.append(self._known(operation, axis, each))
+            checked.append(self._ready(operation, axis, each))
             if checked[-1].sizes.entry.chosen:
                 break
         taken = checked[-1] if checked[-1].sizes.entry.chosen else checked[0]
@@ -220,7 +220,7 @@ class Keeper:
             self.report.operations.pop((operation.key, threads), None)
         return taken
 
-    def _known(self, operation: IndependentRows, axis: str, each: int) -> ReadyOperation:
+    def _ready(self, operation: IndependentRows, axis: str, each: int) -> ReadyOperation:
         with self.lock:
             threads = self.library.threads()
             in_table = operation.key in self.table.entries
@@ -231,7 +231,7 @@ class Keeper:
                 self._settled.add(operation.key)
                 sizes.keep(*wanted, self.table) if in_table else sizes.choose(*wanted)
                 self.table.notes += [sizes.doubts] if sizes.doubts else []
-            # its            # its operands may take more memory than the model
+            # its operands may take more memory than the model
             self.remember(operation)
             self.report.operations[operation.key, threads] = operation
             return ReadyOperation(operation, sizes, self)
@@ -439,9 +439,9 @@ def orders_of_operation(
         calls = [(operation, size) for size in sorted({min(usable), larger})]
         sizes = " and ".join(str(size) for _, size in calls)
         like = getattr(operation, "like", None)
-        if like is not None and (theirs := _usable(entries.get(like.key), threads)):
-            calls.append((like, min(theirs)))
-            sizes += f", and of size {min(theirs)} of the usual way,"
+        if like is not None and (usual := _usable(entries.get(like.key), threads)):
+            calls.append((like, min(usual)))
+            sizes += f", and of size {min(usual)} of the usual way,"
         # TensorFlow's threads are those that it was started with
         where = library if library == "tensorflow" else f"{library},threads={threads}"
         revealed: list[Orders] = []
@@ -452,8 +452,8 @@ def orders_of_operation(
                     at = case.with_(batch=size)
                     if size * at.filters > OUTPUTS:
                         raise ProbeError(f"a call of {size} has too many outputs to test")
-                    known = revealed[0].summations if revealed else ()
-                    revealed.append(reveal(session, at, known))
+                    summations = revealed[0].summations if revealed else ()
+                    revealed.append(reveal(session, at, summations))
             said = _agreed(revealed, [size for _, size in calls]).replace(SIZES, f"sizes {sizes}")
         except ProbeError as error:
             said += str(error)

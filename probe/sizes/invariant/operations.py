@@ -422,13 +422,13 @@ def operation_kind(call: AskedCall) -> OperationKind:
 def named_kind(call: AskedCall) -> OperationKind | None:
     """What IEEE 754 defines, or orders, by its name; None: it is no such function."""
     word = canonical(spelled(call.name))
-    known = row_of(word)
-    further = call.options & MORE and not known.sloped
-    if known.rounds is None or call.approximate or further:
+    row = row_of(word)
+    further = call.options & MORE and not row.sloped
+    if row.rounds is None or call.approximate or further:
         return None
-    if call.complex and word not in COMPLEX_SETTLED and (known.rounds or word in COMPLEX_OPEN):
+    if call.complex and word not in COMPLEX_SETTLED and (row.rounds or word in COMPLEX_OPEN):
         return None
-    return OperationKind.EITHER if known.either else OperationKind.EXACT
+    return OperationKind.EITHER if row.either else OperationKind.EXACT
 
 
 def spelled(name: str) -> str:
@@ -479,8 +479,8 @@ def _chosen_elements(call: AskedCall) -> OperationKind | None:
                 moves &= np.array_equal(constant, result)
                 continue
             # also a zero may be chosen, as by a rectifier
-            known = (index >= 0) | (result == constant) | _is_zero(result)
-            if not (known & ((was >= 0) | (constant == result) | _is_zero(constant))).all():
+            chosen = (index >= 0) | (result == constant) | _is_zero(result)
+            if not (chosen & ((was >= 0) | (constant == result) | _is_zero(constant))).all():
                 return None
             if not (index >= 0).any():  # the same whatever is read, as a softmax of one element
                 return None

@@ -161,7 +161,7 @@ class LibraryProgram:
         """A container array as the library has it."""
         return array
 
-    def whole(self, value: Any, axis: int | None) -> Any:
+    def aligned(self, value: Any, axis: int | None) -> Any:
         """An input as it is checked: contiguous, where a vector begins."""
         return aligned_array(value) if isinstance(value, np.ndarray) else value
 
@@ -171,7 +171,7 @@ class LibraryProgram:
         shape = take_leaves(result, 0, leaves)
         return [leaf.value for leaf in leaves], lambda values: _put_leaves(shape, iter(values))
 
-    def told(self, value: Any) -> Any:
+    def deciding(self, value: Any) -> Any:
         """What of an input without samples decides which program runs: shapes, small integers, and
         numbers without axes, such as a temperature, which may choose a branch."""
         if not self.holds(value):
@@ -331,18 +331,18 @@ class JaxProgram(LibraryProgram):
 
         return jnp.asarray(array.view(jnp.bfloat16) if dtype == "bfloat16" else array)
 
-    def whole(self, value: Any, axis: int | None) -> Any:
+    def aligned(self, value: Any, axis: int | None) -> Any:
         """As of ``LibraryProgram``; JAX's arrays are."""
-        return super().whole(value, axis) if isinstance(value, np.ndarray) else value
+        return super().aligned(value, axis) if isinstance(value, np.ndarray) else value
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
         leaves, shape = self._flatten(result)
         return leaves, lambda values: self.imported.tree.unflatten(shape, values)
 
-    def told(self, value: Any) -> Any:
+    def deciding(self, value: Any) -> Any:
         """As of ``LibraryProgram``; of weights in any container of JAX."""
         if self.holds(value):
-            return super().told(value)
+            return super().deciding(value)
         leaves, shape = self._flatten(value)
         kinds = ((np.shape(leaf), str(getattr(leaf, "dtype", leaf))) for leaf in leaves)
         return str(shape), tuple(kinds)
@@ -410,7 +410,7 @@ class TensorFlowProgram(_Data):
         narrow = dtype == "bfloat16"
         return tf.constant(array.view(tf.bfloat16.as_numpy_dtype) if narrow else array)
 
-    def whole(self, value: Any, axis: int | None) -> Any:
+    def aligned(self, value: Any, axis: int | None) -> Any:
         """As of ``LibraryProgram``; a plain array would be part of the graph, a new one a call."""
         return self.native(*self.bits(value)) if isinstance(value, np.ndarray) else value
 
@@ -490,7 +490,7 @@ class TorchProgram(_Data):
     def form(self, value: Any) -> tuple[tuple[int, ...], str]:
         return tuple(value.shape), str(value.dtype).removeprefix("torch.")
 
-    def whole(self, value: Any, axis: int | None) -> Any:
+    def aligned(self, value: Any, axis: int | None) -> Any:
         """As of ``LibraryProgram``: with the strides and alignment that the checked ones have."""
         if axis is None:
             return value.clone() if self.holds(value) and self.calls.misplaced(value) else value
@@ -560,7 +560,7 @@ def program_with_library(
 
 
 FILES = ".onnx, .tflite"
-KEPT = 8  # sizes of which LiteRT's interpreters are kept
+INTERPRETERS = 8  # sizes of which LiteRT's interpreters are kept
 
 
 class NamedInputs(LibraryProgram):
@@ -682,7 +682,7 @@ class LiteRTProgram(NamedInputs):
 
     def __init__(self, content: bytes, batched: Any, threads: int | None, name: str) -> None:
         self.content, self.chosen = content, threads
-        self.kept: OrderedDict[Any, Any] = OrderedDict()
+        self.interpreters: OrderedDict[Any, Any] = OrderedDict()
         self.lock = threading.Lock()
         try:
             self.details = self._opened().get_input_details()
@@ -715,17 +715,17 @@ class LiteRTProgram(NamedInputs):
         shapes = tuple(value.shape for value in values)
         both = list(zip(self.details, values, strict=True))
         with self.lock:  # an interpreter holds the values of one call
-            if shapes not in self.kept:
+            if shapes not in self.interpreters:
                 interpreter = self._opened()
                 for each, value in both:
                     if tuple(each["shape"]) != value.shape:
                         interpreter.resize_tensor_input(each["index"], value.shape)
                 interpreter.allocate_tensors()
-                self.kept[shapes] = interpreter
-                while len(self.kept) > KEPT:  # each holds memory of its own
-                    self.kept.popitem(last=False)
-            interpreter = self.kept[shapes]
-            self.kept.move_to_end(shapes)
+                self.interpreters[shapes] = interpreter
+                while len(self.interpreters) > INTERPRETERS:  # each holds memory of its own
+                    self.interpreters.popitem(last=False)
+            interpreter = self.interpreters[shapes]
+            self.interpreters.move_to_end(shapes)
             for each, value in both:
                 interpreter.set_tensor(each["index"], value)
             interpreter.invoke()

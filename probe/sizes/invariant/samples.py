@@ -151,15 +151,20 @@ def nudged(rows: np.ndarray, dtype: str) -> np.ndarray:
 
 def output_of(number: int, here: Any, size: int, there: Any, other: int) -> ProgramOutput:
     """Where an output carries samples, by its shapes at two sizes. InputError: nowhere."""
-    (mine, dtype), (yours, _) = here, there
-    if len(mine) == len(yours):
-        for axis, (n, m) in enumerate(zip(mine, yours, strict=True)):
+    (shape, dtype), (other_shape, _) = here, there
+    if len(shape) == len(other_shape):
+        for axis, (n, m) in enumerate(zip(shape, other_shape, strict=True)):
             if n % size == 0 and m % other == 0 and n // size == m // other and n:
-                rest = [a for a in range(len(mine)) if a != axis and mine[a] != yours[a]]
-                if not rest and n != m:
+                apart = [a for a in range(len(shape)) if shape[a] != other_shape[a]]
+                if apart == [axis]:
                     return ProgramOutput(axis, n // size, dtype)
-    why = f"output {number} has shape {list(mine)} for {size} samples, {list(yours)} for {other}"
-    raise InputError("model", why, "no axis of it has an entry for each sample", AXES)
+    said = f"{list(shape)} for {size} samples, {list(other_shape)} for {other}"
+    raise InputError(
+        "model",
+        f"output {number} has shape {said}",
+        "no axis of it has an entry for each sample",
+        AXES,
+    )
 
 
 # Asks whether samples have nothing to do with each other, and which arguments carry them.
@@ -233,7 +238,7 @@ class Company:
         if axes is None or count is None:
             self.keeper.calls.begin(None, 0)
         else:
-            self.keeper.calls.begin((kind, _rest(shapes, axes)), count)
+            self.keeper.calls.begin((kind, _other_sizes(shapes, axes)), count)
 
     def ask(self, kind: Any, call: EndedCall, numbers: Hashable = None) -> None:
         """Asks about a call that has ended. NotInvariant: ``strict``, and something isn't kept.
@@ -250,8 +255,8 @@ class Company:
             return
         axes = self._axes.get(kind)
         if axes is not None and _sample_count(shapes, axes) is not None and kind in self._full:
-            known = (kind, _rest(shapes, axes), numbers) in self._asked
-            reading = self._tried(call, axes, () if known else BRIEF)
+            asked_before = (kind, _other_sizes(shapes, axes), numbers) in self._asked
+            reading = self._tried(call, axes, () if asked_before else BRIEF)
             if not reading.why and not reading.left:
                 self._keep(kind, axes, shapes, numbers)
                 return
@@ -293,7 +298,7 @@ class Company:
     ) -> None:
         self._axes[kind] = axes
         self._full.add(kind)
-        self._asked.add((kind, _rest(shapes, axes), numbers))
+        self._asked.add((kind, _other_sizes(shapes, axes), numbers))
         self._end(kind, shapes)
 
     def _end(self, kind: Any, shapes: Sequence[tuple[int, ...]]) -> None:
@@ -340,23 +345,23 @@ def guesses(shapes: Sequence[tuple[int, ...]], size: int) -> Iterator[Axes]:
     fitting = [at for at, shape in enumerate(shapes) if shape and shape[0] == size]
     fewer = [[at for at in fitting if at != out] for out in fitting[1:]] if len(fitting) > 2 else []
     ways = [fitting, *fewer, fitting[:1]]
-    for some in ways[: 1 if len(fitting) == 1 else GUESSES]:
-        yield tuple(0 if at in some else None for at in range(len(shapes)))
+    for carrying in ways[: 1 if len(fitting) == 1 else GUESSES]:
+        yield tuple(0 if at in carrying else None for at in range(len(shapes)))
 
 
 class EndedCall(NamedTuple):
     """A call of a model, whose samples are put into other company.
 
-    ``run``: the model in the mode, of other values in place of those that are ``given``.
+    ``run``: the model in the mode, of other values in place of its ``inputs``.
     """
 
-    given: Sequence[Value]
+    inputs: Sequence[Value]
     answer: Sequence[Value]
     run: Run
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        return [value.shape for value, _ in self.given]
+        return [value.shape for value, _ in self.inputs]
 
     def refuted(self, axes: Axes, companies: Sequence[Sequence[str]]) -> SampleReading:
         """Whether samples along these axes keep their bits in all company that is tried.
@@ -411,7 +416,7 @@ class EndedCall(NamedTuple):
                     value if axis is None else np.concatenate([each[n][0] for each in drawn], axis),
                     dtype,
                 )
-                for n, ((value, dtype), axis) in enumerate(zip(self.given, axes, strict=True))
+                for n, ((value, dtype), axis) in enumerate(zip(self.inputs, axes, strict=True))
             ]
             try:
                 return foreign(self.run, joined)
@@ -427,7 +432,7 @@ class EndedCall(NamedTuple):
         ``fixed``: integers and codes stay as they are.
         """
         sample = []
-        for (value, dtype), axis in zip(self.given, axes, strict=True):
+        for (value, dtype), axis in zip(self.inputs, axes, strict=True):
             if axis is not None:
                 part = np.take(value, [-1 if name == "last" else 0], axis)
                 if name not in ("own", "last"):
@@ -441,28 +446,28 @@ def _differ(alone: Sequence[Value], together: Sequence[Value], count: int, place
     """Why the sample at a place of ``count`` has not the result that it has alone."""
     if len(alone) != len(together):
         return f"{len(alone)} results of one sample, {len(together)} of {count}"
-    for number, ((mine, kind), (theirs, dtype)) in enumerate(zip(alone, together, strict=True)):
-        row = theirs  # of one shape: of no sample, the same for all
-        if mine.shape != theirs.shape:
+    for number, ((single, kind), (many, dtype)) in enumerate(zip(alone, together, strict=True)):
+        row = many  # of one shape: of no sample, the same for all
+        if single.shape != many.shape:
             try:
-                output = output_of(number, (theirs.shape, dtype), count, (mine.shape, kind), 1)
+                output = output_of(number, (many.shape, dtype), count, (single.shape, kind), 1)
             except InputError:
                 return (
-                    f"result {number} has shape {list(mine.shape)} for one sample, "
-                    f"{list(theirs.shape)} for {count}: no axis with an entry for each sample"
+                    f"result {number} has shape {list(single.shape)} for one sample, "
+                    f"{list(many.shape)} for {count}: no axis with an entry for each sample"
                 )
-            row = theirs[output.index(place, 1)]
-        if many := _numbers_apart((mine, kind), (row, dtype)):
+            row = many[output.index(place, 1)]
+        if changed := _numbers_apart((single, kind), (row, dtype)):
             return (
-                f"{many:,} of {mine.size:,} numbers of a sample's result {number} change with "
+                f"{changed:,} of {single.size:,} numbers of a sample's result {number} change with "
                 "its neighbours"
             )
     return ""
 
 
-def _numbers_apart(mine: Value, theirs: Value) -> int:
+def _numbers_apart(left: Value, right: Value) -> int:
     """How many numbers differ; zeros of either sign are alike here."""
-    (a, name), (b, _) = mine, theirs
+    (a, name), (b, _) = left, right
     if a.shape != b.shape or a.dtype != b.dtype:
         return max(a.size, 1)
     if name in floats.FORMATS:
@@ -481,7 +486,7 @@ def _sample_count(shapes: Sequence[tuple[int, ...]], axes: Axes) -> int | None:
     return sizes.pop() if len(sizes) == 1 and 0 not in sizes else None
 
 
-def _rest(shapes: Sequence[tuple[int, ...]], axes: Axes) -> tuple[Any, ...]:
+def _other_sizes(shapes: Sequence[tuple[int, ...]], axes: Axes) -> tuple[Any, ...]:
     return tuple(
         tuple(shape) if at is None else (*shape[:at], None, *shape[at + 1 :])
         for shape, at in zip(shapes, axes, strict=True)

@@ -303,11 +303,11 @@ class TensorFlowOperations:
 
     def __init__(self, keeper: Keeper) -> None:
         self.keeper = keeper
-        self.kept: dict[Any, ReadyOperation] = {}
+        self.operations: dict[Any, ReadyOperation] = {}
         self.samples = 1
         self._first: dict[int, tuple[Any, ...]] = {}
         self.program = FunctionRunner(self.handler)
-        self.own: dict[str, Callable[[FunctionNode, tuple[bool, ...]], Handler | None]] = {
+        self.handlers: dict[str, Callable[[FunctionNode, tuple[bool, ...]], Handler | None]] = {
             "MatMul": self._matmul,
             **dict.fromkeys((*CONVOLUTIONS, *TRANSPOSED), self._convolution),
             **dict.fromkeys(NORMALISED, self._normalised),
@@ -321,8 +321,8 @@ class TensorFlowOperations:
         handed_on = node.op in (*HANDED_ON, *READS, *SHAPES) or node.op.startswith("TensorList")
         if handed_on or not len(node.gives) or not any(follows):
             return once(node)
-        if node.op in self.own:
-            return self.own[node.op](node, follows) or self._plain(node, LEFT)
+        if node.op in self.handlers:
+            return self.handlers[node.op](node, follows) or self._plain(node, LEFT)
         # by what the node computes, when it first has samples: of none the labels say nothing
         chosen: list[Handler] = []
 
@@ -388,7 +388,7 @@ class TensorFlowOperations:
         self.samples = max(1, int(inputs[0].shape[0]))
         return self.program(name, inputs, follows)
 
-    def _known(
+    def _ready(
         self,
         node: FunctionNode,
         key: tuple[Any, ...],
@@ -403,10 +403,10 @@ class TensorFlowOperations:
         # one node, another shape but for the first axis: the batch stands elsewhere in it
         if self._first.setdefault(id(node), key) != key:
             self.keeper.leave(f"{node.op} {node.path}", INSIDE)
-        if key not in self.kept:
+        if key not in self.operations:
             each = max(1, count // self.samples)
-            self.kept[key] = self.keeper.first([make()], axis, each)
-        return self.kept[key]
+            self.operations[key] = self.keeper.first([make()], axis, each)
+        return self.operations[key]
 
     # sums of products
 
@@ -421,14 +421,14 @@ class TensorFlowOperations:
             if _nothing_in(read):
                 return as_it_is(read)
             channels, filters = tuple(w.shape)[::-1] if turned else tuple(w.shape)
-            known = self._known(
+            ready = self._ready(
                 node,
                 ("matmul", channels, filters, x.dtype, turned),
                 lambda: MatrixProduct(channels, filters, x.dtype, turned),
                 len(x),
                 "rows",
             )
-            return [known((x,), (w,))]
+            return [ready((x,), (w,))]
 
         return handler
 
@@ -445,14 +445,14 @@ class TensorFlowOperations:
                 return as_it_is(read)
             sizes = tuple(array(read[0]).tolist()[1:]) if back else ()
             shapes = tuple(x.shape)[1:], tuple(w.shape)
-            known = self._known(
+            ready = self._ready(
                 node,
                 (node.op, *shapes, x.dtype, sizes, *map(str, node.own)),
                 lambda: TensorFlowConvolution(node.op, *shapes, x.dtype, node.own, sizes),
                 len(x),
             )
-            self.keeper.limit_lengths(known)
-            return [known((x,), (w,))]
+            self.keeper.limit_lengths(ready)
+            return [ready((x,), (w,))]
 
         return handler
 
@@ -501,9 +501,9 @@ class TensorFlowOperations:
 
             # what else it gives belongs to the node
             key = node.path * (len(node.gives) > 1), name, follows, *shapes, xs[0].dtype, *sizes
-            known = self._known(node, key, make, len(xs[0]))
-            self.keeper.limit_lengths(known)
-            return [known(tuple(xs), tuple(rest)), *more]
+            ready = self._ready(node, key, make, len(xs[0]))
+            self.keeper.limit_lengths(ready)
+            return [ready(tuple(xs), tuple(rest)), *more]
 
         return handler
 
@@ -517,14 +517,14 @@ class TensorFlowOperations:
             if 0 in x.shape:
                 return as_it_is(read)
             size = x.shape[-1]
-            known = self._known(
+            ready = self._ready(
                 node,
                 (node.op, size, x.dtype),
                 lambda: Softmax(node.op, [(size,)], x.dtype, lambda y: as_it_is([y])[0], (), ROWS),
                 math.prod(tuple(x.shape)[:-1]),
                 "rows",
             )
-            return [reshaped(known((reshaped(x, (-1, size)),)), x.shape)]
+            return [reshaped(ready((reshaped(x, (-1, size)),)), x.shape)]
 
         return handler
 
@@ -549,14 +549,14 @@ class TensorFlowOperations:
                 samples, rest = iter(flat), iter(fixed)
                 return as_it_is([next(samples if along else rest) for along in follows])[0]
 
-            known = self._known(
+            ready = self._ready(
                 node,
                 (said, xs[0].dtype, len(xs)),
                 lambda: TensorFlowByPlace(said, xs[0].dtype, function, len(xs)),
                 axis="place",
             )
             flat = [x if x.shape == shape else tf.broadcast_to(x, shape) for x in xs]
-            return [reshaped(known(tuple(reshaped(x, (-1,)) for x in flat)), shape)]
+            return [reshaped(ready(tuple(reshaped(x, (-1,)) for x in flat)), shape)]
 
         return handler
 
@@ -858,7 +858,7 @@ def _traced(model: Any, inputs: Any, kinds: Sequence[tuple[Any, tuple[int | None
     return Traced(concrete, [outer for outer, _ in concrete.graph.captures], packed[0])
 
 
-def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Report]:
+def invariant_keras(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Report]:
     """As ``probe.sizes.invariant.invariant``."""
     sizes, like, strict, example, table = options
     if batched is not None:

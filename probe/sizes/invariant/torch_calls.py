@@ -279,7 +279,7 @@ class TorchLinear(TorchTestedRows):
     ``at``: how many bytes behind a whole vector the weights begin.
     """
 
-    own = True
+    native = True
     """Whether the call is the library's own, of operands as they are."""
 
     def __init__(
@@ -333,7 +333,7 @@ class AlignedLinear(TorchLinear):
     Where they don't, MKL adds some rows of a narrow product in another order.
     """
 
-    own = False
+    native = False
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
@@ -514,16 +514,16 @@ PLAIN = (int, float, bool, str, type(None), torch.dtype)
 class WatchedCalls(threading.local):
     """What became of the operations of a function's call, in one thread.
 
-    ``own``: all so far are the library's own calls; ``whole``: so is that which runs now.
-    ``exact``: all so far were exact; ``plain``: all of the last call that was watched were.
+    ``native``: all so far are the library's own calls; ``native_now``: so is that which runs now.
+    ``exact``: all so far were exact; ``last_exact``: all of the last call that was watched were.
     """
 
-    own = whole = exact = plain = False
+    native = native_now = exact = last_exact = False
 
-    def note(self, x: Any, known: ReadyOperation, count: int) -> None:
+    def note(self, x: Any, ready: ReadyOperation, count: int) -> None:
         """An operation of x, of so many places, was run in its class."""
-        if known.whole(count) and default_strides(x) is x:
-            self.whole = not x.data_ptr() % ALIGNED
+        if ready.is_one_call(count) and default_strides(x) is x:
+            self.native_now = not x.data_ptr() % ALIGNED
 
 
 class Natives:
@@ -531,26 +531,26 @@ class Natives:
 
     def __init__(self, watched: WatchedCalls) -> None:
         self.watched = watched
-        self.known: dict[Any, bool] = {}
+        self.native_calls: dict[Any, bool] = {}
 
     def __call__(self, mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``func`` of its arguments, within a mode that sees its operations or alone."""
         key, watched = call_key(func, args, kwargs), self.watched
-        watched.plain = False
-        if key is not None and self.known.get(key):
+        watched.last_exact = False
+        if key is not None and self.native_calls.get(key):
             return func(*args, **kwargs)
-        own, exact = watched.own, watched.exact
-        watched.own = watched.exact = True
-        counts = None if key is None or key in self.known else _changes(args, kwargs)
+        native, exact = watched.native, watched.exact
+        watched.native = watched.exact = True
+        counts = None if key is None or key in self.native_calls else _changes(args, kwargs)
         try:
             with mode:
                 y = func(*args, **kwargs)
             if counts is not None:
-                same = watched.own and counts == _changes(args, kwargs)
-                self.known[key] = same and _same_bits(y, func(*args, **kwargs))
-            watched.plain = watched.exact
+                same = watched.native and counts == _changes(args, kwargs)
+                self.native_calls[key] = same and _same_bits(y, func(*args, **kwargs))
+            watched.last_exact = watched.exact
         finally:
-            watched.own, watched.exact = own and watched.own, exact and watched.exact
+            watched.native, watched.exact = native and watched.native, exact and watched.exact
         return y
 
 
@@ -589,11 +589,11 @@ def _changes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int] | None:
 
 def _same_bits(answer: Any, again: Any) -> bool:
     """Whether two results are tensors of the same bits, laid alike in memory."""
-    here, there = tree_leaves(answer), tree_leaves(again)
-    if len(here) != len(there) or not all(isinstance(x, torch.Tensor) for x in here):
+    first, second = tree_leaves(answer), tree_leaves(again)
+    if len(first) != len(second) or not all(isinstance(x, torch.Tensor) for x in first):
         return False
     return all(
         (x.shape, x.stride(), x.dtype) == (y.shape, y.stride(), y.dtype)
-        and torch.equal(*(one.contiguous().flatten().view(torch.uint8) for one in (x, y)))
-        for x, y in zip(here, there, strict=True)
+        and torch.equal(*(side.contiguous().flatten().view(torch.uint8) for side in (x, y)))
+        for x, y in zip(first, second, strict=True)
     )

@@ -54,7 +54,7 @@ _cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of ask
 INSIDE = ("_in_projection_packed", "_in_projection")
 
 
-def seen(function: Callable[..., Any]) -> Callable[..., Any]:
+def unseen_by_modes(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of Python's that hands no call to a mode: PyTorch's own asks first whether
     there is one, which then sees it alone."""
     names = function.__globals__ | {"has_torch_function": lambda operands: False}
@@ -74,7 +74,7 @@ class Functions(TorchFunctionMode):
 
     def __init__(self, operators: TorchOperations) -> None:
         super().__init__()
-        self.attention = seen(functional.multi_head_attention_forward)
+        self.attention = unseen_by_modes(functional.multi_head_attention_forward)
         recurrent = torch.gru, torch.rnn_tanh, torch.rnn_relu, torch.lstm
         steps = {func: RecurrentSteps(func, operators.keeper, self._native) for func in recurrent}
         self.quick: dict[Any, Any] = operators.quick | steps
@@ -82,7 +82,7 @@ class Functions(TorchFunctionMode):
             func: frozenset(run.usual if isinstance(run, InOrder) else signature(run).parameters)
             for func, run in self.quick.items()
         }
-        self.plain: dict[Any, set[Any]] = {}
+        self.exact_kinds: dict[Any, set[Any]] = {}
         """Calls all of whose operations are exact: by function, kinds of arguments and what chooses
         among those."""
         self.operators = operators
@@ -109,19 +109,19 @@ class Functions(TorchFunctionMode):
         if func is functional.multi_head_attention_forward:
             with self:
                 return self.attention(*args, **kwargs)
-        if (plain := self.plain.get(func)) and _kinds_of(args, kwargs) in plain:
+        if (kinds := self.exact_kinds.get(func)) and _kinds_of(args, kwargs) in kinds:
             return func(*args, **kwargs)
         y = self.natives(self.operations, func, args, kwargs)
-        if self.natives.watched.plain and func not in self.quick:  # a quick one is first asked
-            plain = self.plain.setdefault(func, set())
-            if len(plain) < MOST:
-                plain.add(_kinds_of(args, kwargs))
+        if self.natives.watched.last_exact and func not in self.quick:  # a quick one is first asked
+            kinds = self.exact_kinds.setdefault(func, set())
+            if len(kinds) < MOST:
+                kinds.add(_kinds_of(args, kwargs))
         return y
 
     def _native(self, function: Any, args: Any) -> tuple[Any, bool]:
         """A function of its arguments, and whether the library's own call has its bits."""
         y = self.natives(self.operations, function, args, {})
-        return y, bool(self.natives.known.get(call_key(function, args, {})))
+        return y, bool(self.natives.native_calls.get(call_key(function, args, {})))
 
 
 def _kinds_of(args: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -224,9 +224,9 @@ class KnownModules:
 
     def of(self, module: Any) -> Run | None:
         """What runs a module of an input; None: nothing does without the mode."""
-        there = module.__dict__
-        hooked = hooked_anywhere() or any(map(there.__getitem__, HOOKS))
-        return None if hooked or "forward" in there else self.runs.get(type(module))
+        attributes = module.__dict__
+        hooked = hooked_anywhere() or any(map(attributes.__getitem__, HOOKS))
+        return None if hooked or "forward" in attributes else self.runs.get(type(module))
 
     def _sequential(self, module: Any, x: Any) -> Any:
         for part in module._modules.values():
@@ -261,7 +261,7 @@ FAST = (
 )
 
 
-def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Report]:
+def invariant_module(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Report]:
     """As ``probe.sizes.invariant.invariant``."""
     sizes, like, strict, example, table = options
     if not isinstance(model, torch.nn.Module):
@@ -320,8 +320,8 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
         if _cast_anywhere():
             require_one_format(base.__name__)
         require_numbers(base, args, kwargs)
-        whole = model.__call__ if custom else model._call_impl  # with hooks, if there are some
-        inner = whole if hooks else model.forward
+        hooked = model.__call__ if custom else model._call_impl  # with hooks, if there are some
+        inner = hooked if hooks else model.forward
         if torch_calls.settings() != made_with:
             keeper.require_settings(base.__name__)
         watched = torch.is_grad_enabled()
@@ -414,7 +414,7 @@ def _class_in_mode(base: Any, keeper: Keeper, run: Callable[..., Any]) -> Any:
     def scripted(self: Any) -> Any:
         raise InputError("model", base.__name__, UNSEEN, "give the model without the mode")
 
-    there = {
+    members = {
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
         "__doc__": base.__doc__,
@@ -424,7 +424,7 @@ def _class_in_mode(base: Any, keeper: Keeper, run: Callable[..., Any]) -> Any:
         "forward": _Forward(forward),
         "invariant_report": keeper.report,
     }
-    kind: Any = new_class(base.__name__, (base,), {}, lambda names: names.update(there))
+    kind: Any = new_class(base.__name__, (base,), {}, lambda names: names.update(members))
     return kind
 
 
@@ -456,15 +456,15 @@ class Numbers:
     """
 
     def __init__(self) -> None:
-        self.there: set[str] = set()
+        self.names: set[str] = set()
 
     def __call__(self, x: Any) -> str | None:
         """A name of a number or tensor without axes; None: it is one of too many."""
         name = repr(x.item() if isinstance(x, ARRAYS) else x)  # NaN is not equal to itself
-        if name not in self.there:
-            if len(self.there) >= DIFFERENT:
+        if name not in self.names:
+            if len(self.names) >= DIFFERENT:
                 return None
-            self.there.add(name)
+            self.names.add(name)
         return name
 
 

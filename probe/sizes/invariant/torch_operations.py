@@ -63,8 +63,8 @@ class TorchOperations:
         ) -> Any:
             return _with_statistics(1, self.attention(q, k, v, attn_mask, *rest, **words))
 
-        self.own: dict[str, Callable[..., Any]] = {
-            **self.products.own,
+        self.handlers: dict[str, Callable[..., Any]] = {
+            **self.products.handlers,
             "native_layer_norm": self._layer_norm,
             "native_group_norm": self._group_norm,
             "native_batch_norm": self._batch_norm,
@@ -95,7 +95,7 @@ class TorchOperations:
                 watched.exact = False
             # it gives numbers to the program, which may then call others
             if Tag.data_dependent_output in func.tags or Tag.dynamic_output_shape in func.tags:
-                watched.own = False
+                watched.native = False
             return func(*args, **kwargs)
         watched.exact = False
         space, _, name = func._schema.name.rpartition("::")
@@ -103,7 +103,7 @@ class TorchOperations:
         if space != "aten":  # whoever made it gave it its name
             name = func._schema.name
         elif kind is OperationKind.EITHER:
-            watched.own = False
+            watched.native = False
             y = func(*args, **kwargs)
             for part in tree_leaves(y):
                 if part.is_floating_point():
@@ -113,11 +113,11 @@ class TorchOperations:
         elif not _floating(args, kwargs):  # of integers: exact, but where it gives others
             y = func(*args, **kwargs)
             if op_facts(func).random:
-                watched.own = False
+                watched.native = False
             made = tensors((args, kwargs)) and _floating(tree_leaves(y), {})
             return self._left(name, args, kwargs, y) if made else y
         else:
-            watched.whole = False
+            watched.native_now = False
             every = tensors((args, kwargs))
             plain = all(x.layout is torch.strided and not x.is_nested for x in every)
             if plain and not any(map(torch.is_complex, every)):
@@ -125,29 +125,29 @@ class TorchOperations:
         if y is NotImplemented:
             return self._left(name, args, kwargs, func(*args, **kwargs))
         written = name.endswith("_") and not name.startswith("_")
-        whole = watched.whole and (not written or kind is OperationKind.PLACE)
-        watched.own = watched.own and whole
+        native = watched.native_now and (not written or kind is OperationKind.PLACE)
+        watched.native = watched.native and native
         return args[0].copy_(y) if written else y
 
     def _in_class(
         self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any], kind: OperationKind
     ) -> Any:
-        if name not in self.own:
+        if name not in self.handlers:
             if kind is OperationKind.PLACE:
                 return self.places(func, args, kwargs)
             return self._of_samples(func, args, kwargs)
         if kwargs.get("out") is not None:
             return NotImplemented
-        return self.own[name](func, *args, **kwargs)
+        return self.handlers[name](func, *args, **kwargs)
 
     def _left(self, name: str, args: Tensors, kwargs: dict[str, Any], y: Any) -> Any:
         """What an operation gave as it is; reported unless there are no numbers."""
-        self.watched.own = False
+        self.watched.native = False
         both = [tensors(args), tensors(y)]
         nothing = any(side and not any(map(torch.numel, side)) for side in both)
-        own, read = set(map(id, self.parameters())), tensors((args, kwargs))
+        parameters, read = set(map(id, self.parameters())), tensors((args, kwargs))
         # a call of the model's own parameters alone is always the same
-        if not nothing and not (read and all(id(x) in own for x in read)):
+        if not nothing and not (read and all(id(x) in parameters for x in read)):
             operands = [x for x in args if isinstance(x, torch.Tensor)]
             said = ("nested" if x.is_nested else "x".join(map(str, x.shape)) for x in operands)
             # without the first axis it is the same for every batch
@@ -274,13 +274,13 @@ class TorchOperations:
         options = [leaf[:0] if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         kinds = (x.dtype for x in held)
         key = str(func), name, *shapes, dtype, carries, *kinds
-        known = self.met.known(key, make, axis=axis or "batch")
+        ready = self.met.ready(key, make, axis=axis or "batch")
         if not axis:
-            self.keeper.limit_lengths(known)
+            self.keeper.limit_lengths(ready)
         fixed = tuple(map(aligned_contiguous, held))
-        y = known(tuple(map(aligned_contiguous, xs)), fixed)
+        y = ready(tuple(map(aligned_contiguous, xs)), fixed)
         if sum(carries) == 1 and all(x is same for x, same in zip(held, fixed, strict=True)):
-            self.watched.note(every[0], known, len(every[0]))
+            self.watched.note(every[0], ready, len(every[0]))
         return y
 
     def _einsum(self, equation: Any, *operands: Any) -> Any:
@@ -381,7 +381,7 @@ class Kinds:
 
     def __init__(self) -> None:
         self.general = True
-        self._known: dict[Any, tuple[OperationKind, bool]] = {}
+        self._kinds: dict[Any, tuple[OperationKind, bool]] = {}
         self._samples: dict[Any, tuple[bool, ...]] = {}
 
     def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> OperationKind:
@@ -397,16 +397,16 @@ class Kinds:
         sized = *key, *((min(len(x), 2), *x.shape[1:]) for x in every)
         numbers = *sized, repr([x for x in (*args, *kwargs.values()) if isinstance(x, float)])
         for each in (key, sized, numbers):
-            if each in self._known:
-                kind, self.general = self._known[each]
+            if each in self._kinds:
+                kind, self.general = self._kinds[each]
                 return kind
-        if len(self._known) >= MOST:
-            self._known.clear()
+        if len(self._kinds) >= MOST:
+            self._kinds.clear()
         kind, self.general, once = self._of_call(func, args, kwargs)
         exact = kind in (OperationKind.EXACT, OperationKind.EITHER)
         if not once:
             kept = key if self.general else numbers if exact else sized
-            self._known[kept] = kind, self.general
+            self._kinds[kept] = kind, self.general
         return kind
 
     def _of_call(
@@ -567,35 +567,35 @@ class Places:
         # None where a tensor stands
         numbers = tuple(None if isinstance(x, torch.Tensor) else (x,) for x in args)
         key = func, numbers, tuple(kwargs.items()), dtype, torch.get_num_threads()
-        known = self.placed.get(key)
-        if known is None:
+        ready = self.placed.get(key)
+        if ready is None:
             odd = any(isinstance(number, complex) for number in rest)
             if odd or len(func._schema.returns) != 1 or "out" in kwargs:
                 return NotImplemented
-            known = self.placed[key] = self._placed(func, numbers, kwargs, dtype)
+            ready = self.placed[key] = self._placed(func, numbers, kwargs, dtype)
         x, *others = torch.broadcast_tensors(*xs) if len(xs) > 1 else xs
-        y = known(tuple(flat.contiguous().view(-1) for flat in (x, *others))).view(x.shape)
-        plan = known.plans.get(x.numel()) or ()
+        y = ready(tuple(flat.contiguous().view(-1) for flat in (x, *others))).view(x.shape)
+        plan = ready.plans.get(x.numel()) or ()
         if others:
-            tail = not known.whole(x.numel())  # the library's own call has one somewhere
-        elif self._by_rows(x, known):
-            self.watched.whole = True
+            tail = not ready.is_one_call(x.numel())  # the library's own call has one somewhere
+        elif self._by_rows(x, ready):
+            self.watched.native_now = True
             return y
         else:
             tail = bool(plan) and (plan[-1].places < plan[-1].size or not x.is_contiguous())
         if tail:
-            self.met.keeper.by_place(known.operation.key)
+            self.met.keeper.by_place(ready.operation.key)
         elif not others:
-            self.watched.note(x, known, x.numel())
+            self.watched.note(x, ready, x.numel())
         return y
 
-    def _by_rows(self, x: Any, known: ReadyOperation) -> bool:
+    def _by_rows(self, x: Any, ready: ReadyOperation) -> bool:
         """Whether PyTorch calls such an array row by row, each as a call of its own: a part
         of the columns of a matrix, whose rows are whole vectors and are not shared by threads."""
         if x.dim() != 2 or x.is_contiguous() or x.stride(1) != 1 or x.numel() >= GRAIN:
             return False
         aligned = not (x.data_ptr() | x.stride(0) * x.element_size()) % ALIGNED
-        return aligned and known.plan(x.shape[1]) is not None and known.whole(x.shape[1])
+        return aligned and ready.plan(x.shape[1]) is not None and ready.is_one_call(x.shape[1])
 
     def _placed(
         self, func: Any, numbers: tuple[Any, ...], kwargs: dict[str, Any], dtype: Any
@@ -615,4 +615,4 @@ class Places:
             name = " ".join(map(str, words))
             return TorchByPlace(name, dtype, function, inputs)
 
-        return self.met.known((base, numbers, *kwargs.values(), dtype), make, axis="place")
+        return self.met.ready((base, numbers, *kwargs.values(), dtype), make, axis="place")

@@ -55,9 +55,9 @@ class MetOperations:
 
     def __init__(self, keeper: Keeper) -> None:
         self.keeper = keeper
-        self.kept: dict[Any, ReadyOperation] = {}
+        self.operations: dict[Any, ReadyOperation] = {}
 
-    def known(
+    def ready(
         self, key: tuple[Any, ...], *makes: Callable[[], Any], axis: str = "batch"
     ) -> ReadyOperation:
         """An operation by what it is called with and the number of threads.
@@ -65,10 +65,10 @@ class MetOperations:
         ``makes``: the ways in which it may be called; the first that has a class is taken.
         """
         key = (*key, torch.get_num_threads())
-        known = self.kept.get(key)
-        if known is None:
-            known = self.kept[key] = self.keeper.first([make() for make in makes], axis)
-        return known
+        ready = self.operations.get(key)
+        if ready is None:
+            ready = self.operations[key] = self.keeper.first([make() for make in makes], axis)
+        return ready
 
 
 class Products:
@@ -83,7 +83,7 @@ class Products:
         None is the library's own call of operands with these strides, the first where a vector
         begins.
         """
-        self.own: dict[str, Callable[..., Any]] = {
+        self.handlers: dict[str, Callable[..., Any]] = {
             "addmm": lambda func, *args, **words: self.addmm(*args, **words),
             "mm": lambda func, *args: self.matmul(*args),
             "bmm": lambda func, *args: self.bmm(*args),
@@ -168,12 +168,12 @@ class Products:
         layer = self.ways.get(way)
         if layer is None:
             makes = partial(TorchLinear, *parts), partial(AlignedLinear, *parts)
-            known = self.met.known(("linear", *parts), *makes, axis="rows")
-            layer = Ways(known) if turned else LinearLayer(known, self.copies)
+            ready = self.met.ready(("linear", *parts), *makes, axis="rows")
+            layer = Ways(ready) if turned else LinearLayer(ready, self.copies)
             self.ways[way] = layer
         y = layer(rows, w, b)
         same = rows is flat and rows.data_ptr() == x.data_ptr()
-        self.watched.whole = same and w.data_ptr() == begins and layer.native(len(rows))
+        self.watched.native_now = same and w.data_ptr() == begins and layer.native(len(rows))
         if key is not None and same and strides[1] == w.stride():
             self.ready[key] = strides, None if layer.native(len(rows)) else layer
         return y if x.dim() == 2 else y.view(*x.shape[:-1], filters)
@@ -189,9 +189,9 @@ class Products:
         shapes, dtype = [tuple(x.shape[1:]) for x in (a, b)], a.dtype
         ways = ("bmm", TorchSamples), ("bmm rows apart", PairsApart)
         makes = (partial(kind, name, shapes, dtype, torch.bmm) for name, kind in ways)
-        known = self.met.known(("bmm", *shapes, dtype), *makes)
-        self.met.keeper.limit_lengths(known, PAIRS)
-        return known((aligned_contiguous(a), aligned_contiguous(b)))
+        ready = self.met.ready(("bmm", *shapes, dtype), *makes)
+        self.met.keeper.limit_lengths(ready, PAIRS)
+        return ready((aligned_contiguous(a), aligned_contiguous(b)))
 
     # convolutions
 
@@ -242,9 +242,9 @@ class Products:
         key = ("convolution", *parts, tuple(words.items()), at)
         way = (*key, torch.get_num_threads())
         if way not in self.ways:
-            known = self.met.known(key, lambda: TorchConvolution(*parts, words, at))
-            self.met.keeper.limit_lengths(known)
-            self.ways[way] = (Ways if options.transposed else Convolved)(known)
+            ready = self.met.ready(key, lambda: TorchConvolution(*parts, words, at))
+            self.met.keeper.limit_lengths(ready)
+            self.ways[way] = (Ways if options.transposed else Convolved)(ready)
         return self.ways[way]
 
 
@@ -281,7 +281,7 @@ SAMPLES = 7  # numbers of the weights that are compared before each call
 class Turned(TorchLinear):
     """As a ``TorchLinear``, of turned weights; that many channels at a time."""
 
-    own = False
+    native = False
     pieces: Sequence[int] = ()
 
     def __init__(self, like: TorchLinear, block: int) -> None:
@@ -430,8 +430,8 @@ class Copies:
 class Ways:
     """An operation on samples and weights whose class is known, in the ways that give its bits."""
 
-    def __init__(self, known: ReadyOperation) -> None:
-        self.known = known
+    def __init__(self, ready: ReadyOperation) -> None:
+        self.ready = ready
         self.steps: dict[int, tuple[Plan, Plan, Any]] = {}
         """By the number of samples: pieces of the operation as it is, further ones, and whose."""
         self.single: dict[int, Any] = {}
@@ -448,15 +448,15 @@ class Ways:
 
     def native(self, count: int) -> bool:
         """Whether that many samples, which were computed before, are one call of the library's."""
-        if count not in self.steps or not getattr(self.known.operation, "own", True):
+        if count not in self.steps or not getattr(self.ready.operation, "native", True):
             return False
         whole, rest, operation = self.steps[count]
         alone = not whole and len(rest) == 1 and rest[0].size == count
-        return alone and operation is self.known.operation
+        return alone and operation is self.ready.operation
 
     def __call__(self, x: Any, w: Any, b: Any) -> Any:
         """The operation of x (samples, ...), contiguous, with weights and a bias or None."""
-        count, own = x.shape[0], self.known.operation
+        count, own = x.shape[0], self.ready.operation
         if (single := self.single.get(count)) is not None:
             weights = w if single is own else self.held(w)
             if weights is not None:
@@ -469,7 +469,7 @@ class Ways:
         whole, rest, operation = steps
         weights = w if operation is own else self.held(w)
         if weights is None or not rest:
-            return self.known((x,), (w, b))
+            return self.ready((x,), (w, b))
         if not whole and len(rest) == 1:
             return whole_call(rest[0], operation.call, (x,), (weights, b))
         every = [(piece, own.call, (w, b)) for piece in whole]
@@ -478,8 +478,8 @@ class Ways:
 
     def _steps(self, count: int) -> tuple[Plan, Plan, Any]:
         """By the plan of the operation as it is; what that pads in the cheapest way there is."""
-        known, operation = self.known, self.known.operation
-        plan = known.plan(count) or ()
+        ready, operation = self.ready, self.ready.operation
+        plan = ready.plan(count) or ()
         large = plan[0].size if plan and count > operation.pieces[0] else 0
         start = count // large * large if large else 0  # before that stand pieces of one size
         whole = tuple(piece for piece in plan if piece.start < start)
@@ -487,8 +487,8 @@ class Ways:
         alone = len(rest) == 1 and rest[0].places == rest[0].size
         if plan and (alone or not rest):
             return (), plan, operation
-        with known.keeper.lock:
-            least = _seconds(known.operation, rest)
+        with ready.keeper.lock:
+            least = _seconds(ready.operation, rest)
             if self._others is None:
                 self._others = list(self.other_ways())
             for other in self._others:
@@ -496,15 +496,15 @@ class Ways:
                 if (seconds := _seconds(other.operation, few)) < least:
                     rest = tuple(piece._replace(start=piece.start + start) for piece in few)
                     least, operation = seconds, other.operation
-                known.keeper.remember(other.operation)
+                ready.keeper.remember(other.operation)
         return whole, rest, operation
 
 
 class LinearLayer(Ways):
     """A linear layer: few rows take turned copies of its weights."""
 
-    def __init__(self, known: ReadyOperation, copies: Copies) -> None:
-        super().__init__(known)
+    def __init__(self, ready: ReadyOperation, copies: Copies) -> None:
+        super().__init__(ready)
         self.copies = copies
 
     def held(self, w: Any) -> Any:
@@ -512,22 +512,22 @@ class LinearLayer(Ways):
 
     def other_ways(self) -> Iterable[Sizes]:
         """As of ``Ways``: on turned weights, perhaps block by block; and row by row."""
-        known = self.known
-        like: TorchLinear = known.operation
+        ready = self.ready
+        like: TorchLinear = ready.operation
         # of a narrow format the sum of each block would be rounded
         narrow = torch.empty((), dtype=like.dtype).element_size() < 4
         blocks = [] if narrow else [block for block in BLOCKS if block < like.channels]
         half = -(-like.channels // 2)  # MKL cuts up to two blocks of channels in halves
         for block in [like.channels, *blocks]:
             operation = Turned(like, block)
-            sizes = known.keeper.other_sizes(operation, known.sizes.entry, TRIED)
+            sizes = ready.keeper.other_sizes(operation, ready.sizes.entry, TRIED)
             if sizes is not None:
                 yield sizes
                 if block < like.channels:
                     break
         for block in [like.channels, half, *blocks] if like.dtype is torch.float32 else ():
             operation = WeightedSums(like, block)
-            sizes = known.keeper.other_sizes(operation, known.sizes.entry, (1,))
+            sizes = ready.keeper.other_sizes(operation, ready.sizes.entry, (1,))
             if sizes is not None:
                 yield sizes
                 return
@@ -537,9 +537,9 @@ class Convolved(Ways):
     """A convolution: few samples are given to oneDNN."""
 
     def other_ways(self) -> Iterable[Sizes]:
-        known = self.known
+        ready = self.ready
         if torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled:
-            sizes = known.keeper.other_sizes(OneDNN(known.operation), known.sizes.entry, TRIED)
+            sizes = ready.keeper.other_sizes(OneDNN(ready.operation), ready.sizes.entry, TRIED)
             if sizes is not None:
                 yield sizes
 

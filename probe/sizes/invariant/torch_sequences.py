@@ -69,7 +69,7 @@ class Lengths:
 
     @property
     def kept(self) -> int:
-        """As ``keeper.CheckedOperation.kept``, of the answers."""
+        """As ``IndependentRows.kept``, of the answers."""
         return sum(map(torch.numel, self._truth.values()))
 
     def forget(self) -> None:
@@ -284,11 +284,11 @@ class Attention:
         if kind is CacheSteps and q.shape[2] > 1:  # of a draft or a piece of a prompt
             rows = q.shape[2] + -q.shape[2] % ROWS
             key, make = (*key, rows), partial(CacheSteps, *parts, words, longest, rows=rows)
-        known = self.met.known(key, make, axis="length")
+        ready = self.met.ready(key, make, axis="length")
         tried = [*range(-(-keys // STEP) * STEP, longest, STEP)]
         if kind is CacheSteps:  # each step has another number: few sizes are tried for all of them
             tried = [-(-keys // each) * each for each in BLOCKS]
-        usable = (size for size in (*tried, longest) if known.sizes.usable(size))
+        usable = (size for size in (*tried, longest) if ready.sizes.usable(size))
         return next(usable, 0)
 
     def _heads(
@@ -304,14 +304,14 @@ class Attention:
         ways = (False, True) if shapes[0][0] % ROWS else (False,)
         if size and shapes[0][0] < size:  # as ``CacheSteps`` asks
             key, ways = (*key, ROWS), (True,)
-        known = self.met.known(key, *(partial(Heads, *parts, words, wide) for wide in ways))
-        rows = known.operation.rows
-        every = (more for more in range(MORE + 1) if known.sizes.usable(count + more * heads))
+        ready = self.met.ready(key, *(partial(Heads, *parts, words, wide) for wide in ways))
+        rows = ready.operation.rows
+        every = (more for more in range(MORE + 1) if ready.sizes.usable(count + more * heads))
         least: int | None = next(every, None)
-        if size and not known.sizes.usable(1):  # lengths are compared of one head
+        if size and not ready.sizes.usable(1):  # lengths are compared of one head
             self._limit(length, k.shape[2])
         if least is None:
-            self.met.keeper.leave(known.operation.key, f"{count} heads of samples differ")
+            self.met.keeper.leave(ready.operation.key, f"{count} heads of samples differ")
         y = attend((q, k, v), mask, words, rows, least or 0)
         return y[:, :, :length], least, rows
 
@@ -566,9 +566,9 @@ def mkldnn_rnn_layer(met: MetOperations, x: Any, *rest: Any) -> Any:
     steps, count, channels = x.shape
     shapes = tuple(tuple(w.shape) for w in weights)
     key = "LSTM", steps, channels, shapes, x.dtype, str(options)
-    known = met.known(key, lambda: Recurrent((steps, channels), shapes, x.dtype, options))
-    met.keeper.limit_lengths(known)
-    rows = known(
+    ready = met.ready(key, lambda: Recurrent((steps, channels), shapes, x.dtype, options))
+    met.keeper.limit_lengths(ready)
+    rows = ready(
         (aligned_contiguous(x.transpose(0, 1)), aligned_contiguous(h), aligned_contiguous(c)),
         tuple(map(aligned_contiguous, weights)),
     )

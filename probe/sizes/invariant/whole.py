@@ -104,7 +104,8 @@ class WholeProgram:
         else:
             both = enumerate(zip(shapes, self._shapes(other), strict=True))
             self.outputs = [
-                samples.output_of(n, mine, largest, yours, other) for n, (mine, yours) in both
+                samples.output_of(n, at_largest, largest, at_other, other)
+                for n, (at_largest, at_other) in both
             ]
         numbers = sum(math.prod(shape) for shape, _ in shapes) // largest
         self.placed = samples.how_many(numbers)
@@ -210,7 +211,7 @@ class WholeProgram:
         values = []
         for leaf in self.leaves:
             if leaf.axis is None:
-                values.append(program.whole(leaf.value, None))
+                values.append(program.aligned(leaf.value, None))
                 continue
             rows, dtype = next(drawn)
             array = aligned_array(np.moveaxis(rows[order], 0, leaf.axis))
@@ -218,7 +219,7 @@ class WholeProgram:
                 moved = np.empty(array.size + 1, array.dtype)[1:]
                 moved[:] = array.reshape(-1)
                 array = moved.reshape(array.shape)
-            values.append(program.whole(program.native(array, dtype), leaf.axis))
+            values.append(program.aligned(program.native(array, dtype), leaf.axis))
         args, kwargs = self.rebuild(values)
 
         def call() -> list[tuple[np.ndarray, str]]:
@@ -262,20 +263,20 @@ class WholeProgram:
             if not held:
                 held = [(np.zeros((len(met), *y.shape[1:]), y.dtype), name) for y, name in answers]
             fresh = ~met[order]
-            for (rows, dtype), (known, _) in zip(answers, held, strict=True):
-                known[order[fresh]] = rows[fresh]
-                unlike = _unlike(rows, known[order], dtype).reshape(size, -1).any(1)
+            for (rows, dtype), (first_answers, _) in zip(answers, held, strict=True):
+                first_answers[order[fresh]] = rows[fresh]
+                unlike = _unlike(rows, first_answers[order], dtype).reshape(size, -1).any(1)
                 if unlike.any():
                     more = (n for n in order[unlike].tolist() if n not in self.telling)
                     self.telling += list(dict.fromkeys(more))[: TELLING - len(self.telling)]
                     return ""
             met[order] = True
         digest = hashlib.sha256()
-        for known, _ in held:
-            digest.update(known[met].tobytes())
+        for first_answers, _ in held:
+            digest.update(first_answers[met].tobytes())
         return digest.hexdigest()[:16]
 
-    def told_apart(self, size: int, first: int) -> bool:
+    def differs_on_telling(self, size: int, first: int) -> bool:
         """Whether places of a size give different bits to what told since it was checked: the
         ``telling`` samples from ``first`` on."""
         for sample in self.telling[first:]:
@@ -498,7 +499,7 @@ def orders_of_program(operation: Any, sizes: Sequence[int]) -> str:
         return f"not known: places of one size are not asked ({largest} samples a call)"
     if len(sizes) == 1:
         return f"not known: {largest} is the only size in use, so nothing is compared with it"
-    begun, least, known, sets = time.monotonic(), sizes[0], dict[Any, Any](), 0
+    begun, least, revealed, sets = time.monotonic(), sizes[0], dict[Any, Any](), 0
     questions = [(size, 0) for size in sizes[:-1]]
     # moved by one place, each sample of the smallest size is held against its neighbour
     blocks = {1, *range(least, largest - least + 1, least), largest - least}
@@ -508,21 +509,22 @@ def orders_of_program(operation: Any, sizes: Sequence[int]) -> str:
             done = f"{number} of {len(questions)} questions about sizes and places"
             return f"not known: {SECONDS:.0f} seconds were over after {done}"
         try:  # sums that were revealed for one question serve the next
-            told = foreign(_orders_at_place, operation, size, largest, place, known)
+            verdict = foreign(_orders_at_place, operation, size, largest, place, revealed)
         except (Foreign, ProbeError) as error:
             return f"not known: {error}"
         where = f"size {size} against place {place} of size {largest}"
-        if told.verdict != "same":
-            word = "different" if told.verdict == "differs" else "not known"
-            return f"{word}: {where}: {', '.join(filter(None, (told.name, told.why)))}"
-        sets = min(sets or told.sets, told.sets or sets)
+        if verdict.verdict != "same":
+            word = "different" if verdict.verdict == "differs" else "not known"
+            return f"{word}: {where}: {', '.join(filter(None, (verdict.name, verdict.why)))}"
+        sets = min(sets or verdict.sets, verdict.sets or sets)
     said = ", ".join(map(str, sizes))
     on = f", replayed on {sets} sets of operands" * bool(sets)
     return f"same: all outputs of sizes {said} are computed alike at every place{on}"
 
 
-def _orders_at_place(operation: Any, size: int, largest: int, place: int, known: Any) -> Any:
+def _orders_at_place(operation: Any, size: int, largest: int, place: int, revealed: Any) -> Any:
     """How a program adds samples alone and at a place of the largest batch, among zeros."""
+    from probe.diff.repeated import repeated_with_others
     from probe.diff.watched import CHANGED, watched
     from probe.record.recording import record_run
     from probe.sizes import orders
@@ -548,13 +550,16 @@ def _orders_at_place(operation: Any, size: int, largest: int, place: int, known:
         return operation.program.watched(values, operation.rebuild)
 
     whole, notes = watched(recorder(large), "the program")
-    marks = orders.marked(whole, recorder, large, along, place + size, place)
+    where = orders.places_behind(large, along, place + size, place)
+    marks = repeated_with_others(whole, recorder, large, where)
     part = record_run(recorder(small))
-    told = orders.by_order(orders.compared(part, whole, marks, Fraction(place, largest)), known)
+    verdict = orders.by_order(
+        orders.compared(part, whole, marks, Fraction(place, largest)), revealed
+    )
     doubt = next((note for note in notes if CHANGED in note), "")
-    if doubt and told.verdict == "same":
-        told = orders.OrderVerdict("unknown", "the whole run", doubt)
-    return told
+    if doubt and verdict.verdict == "same":
+        verdict = orders.OrderVerdict("unknown", "the whole run", doubt)
+    return verdict
 
 
 # Makes a whole program callable as its users call it, invariant to the batch
@@ -576,18 +581,18 @@ class SameBitsProgram:
         self.program, self.strict = program, strict
         self.table = Table(like, sizes, 0, {})
         self.report = WholeReport(self.table, program)
-        self._known: dict[Any, Buckets] = {}
+        self._buckets: dict[Any, Buckets] = {}
         self._lock = threading.RLock()
         self._settings: Any = ()
         if program.library:
-            self._know()
+            self._note_library()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self.program.library:
             with self._lock, unchanged(self.program.function):
                 self.program = program_with_library(self.program, args, kwargs)
                 self.report.program = self.program
-                self._know()
+                self._note_library()
         if self.program.settings() != self._settings:
             why = f"settings of {self.program.library} changed, and it takes kernels by them"
             todo = "set them back, or call stable.invariant again"
@@ -595,7 +600,7 @@ class SameBitsProgram:
         leaves, rebuild = self.program.flat(args, kwargs)
         count, shapes = self._signature(leaves)
         key = self.program.threads(), shapes
-        buckets = self._known.get(key) or self._checked(key, leaves, rebuild)
+        buckets = self._buckets.get(key) or self._checked(key, leaves, rebuild)
         with self._lock:
             plan = buckets.plan(count)
         assert plan is not None  # ``_checked`` refuses a program without a way
@@ -607,7 +612,7 @@ class SameBitsProgram:
         todo = "call stable.invariant there"
         raise InputError("model", self.program.name, why, todo)
 
-    def _know(self) -> None:
+    def _note_library(self) -> None:
         """Notes where it runs, as soon as the library is known."""
         program = self.program
         facts = {"library": program.library, "version": program.version, **program.facts()}
@@ -620,7 +625,7 @@ class SameBitsProgram:
         alike: list[str] = []
         for number, leaf in enumerate(leaves):
             if leaf.axis is None:
-                alike.append(str(self.program.told(leaf.value)))
+                alike.append(str(self.program.deciding(leaf.value)))
                 continue
             name = leaf.name or f"input {number}"
             if not self.program.holds(leaf.value):
@@ -644,8 +649,8 @@ class SameBitsProgram:
         """The buckets of a shape that is met first: each is checked.
         InputError; NotInvariant."""
         with self._lock, unchanged(self.program.function, [leaf.value for leaf in leaves]):
-            if signature in self._known:
-                return self._known[signature]
+            if signature in self._buckets:
+                return self._buckets[signature]
             name = self._key(leaves, signature[1])
             sizes = ladder(self.table.sizes["batch"], self.program.fixed)
             recipes: list[Any] = []
@@ -661,7 +666,7 @@ class SameBitsProgram:
                 why = "a sample's answer depends on the values of its neighbours"
                 todo = "sizes=[1] computes each sample alone; or name the axes: batched="
                 raise InputError("model", self.program.name, why, todo)
-            self._known[signature] = buckets = self._chosen(operation, sizes)
+            self._buckets[signature] = buckets = self._chosen(operation, sizes)
             return buckets
 
     def _key(self, leaves: Sequence[Leaf], alike: Sequence[str]) -> str:
@@ -689,7 +694,7 @@ class SameBitsProgram:
     ) -> Any:
         program = self.program
         if len(plan) == 1 and plan[0].places == plan[0].size:
-            args, kwargs = rebuild([program.whole(leaf.value, leaf.axis) for leaf in leaves])
+            args, kwargs = rebuild([program.aligned(leaf.value, leaf.axis) for leaf in leaves])
             return program.at(plan[0].size)(*args, **kwargs)
         arrays = {
             number: program.bits(leaf.value)
@@ -698,7 +703,7 @@ class SameBitsProgram:
         }
         pieces = []
         for piece in plan:
-            values = [program.whole(leaf.value, None) for leaf in leaves]
+            values = [program.aligned(leaf.value, None) for leaf in leaves]
             for number, (bits, dtype) in arrays.items():
                 part = padded_piece(bits, (leaves[number].axis or 0) % bits.ndim, piece)
                 values[number] = program.native(part, dtype)
@@ -719,7 +724,9 @@ def program_of(model: Any, batched: Any, threads: int | None) -> LibraryProgram 
     return of_file(model, batched, threads) or program_of_function(model, batched)
 
 
-def made(program: LibraryProgram, options: InvariantOptions) -> tuple[SameBitsProgram, WholeReport]:
+def invariant_program(
+    program: LibraryProgram, options: InvariantOptions
+) -> tuple[SameBitsProgram, WholeReport]:
     """As ``probe.sizes.invariant.invariant``."""
     sizes, like, strict, example, table = options
     if "length" in sizes:

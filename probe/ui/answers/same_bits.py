@@ -72,25 +72,26 @@ def where_they_differ(
 
     ``dtype``: the format of the numbers, where the arrays only hold their bits.
     """
-    ours, other = bits_of(left), bits_of(right)
+    left_bits, right_bits = bits_of(left), bits_of(right)
     if dtype:
-        ours, other = replace(ours, dtype=dtype), replace(other, dtype=dtype)
-    if ours.dtype == "file" or other.dtype == "file":
-        return f"{name}: the files differ: {ours.text}, against {other.text}"
+        left_bits = replace(left_bits, dtype=dtype)
+        right_bits = replace(right_bits, dtype=dtype)
+    if left_bits.dtype == "file" or right_bits.dtype == "file":
+        return f"{name}: the files differ: {left_bits.text}, against {right_bits.text}"
     if isinstance(left, str) and isinstance(right, str):
         pairs = enumerate(zip(left, right, strict=False))
         same = next((i for i, pair in pairs if pair[0] != pair[1]), min(len(left), len(right)))
         parts = [repr(text[max(0, same - 10) : same + 30]) for text in (left, right)]
         return f"{name}: the texts part at character {same:,}: {', against '.join(parts)}"
-    if (ours.dtype, ours.shape) != (other.dtype, other.shape):
-        forms = [each.text.rpartition(" ")[0] for each in (ours, other)]
+    if (left_bits.dtype, left_bits.shape) != (right_bits.dtype, right_bits.shape):
+        forms = [each.text.rpartition(" ")[0] for each in (left_bits, right_bits)]
         return f"{name}: {', against '.join(forms)}: dtypes or shapes differ"
     arrays = [np.ascontiguousarray(array_of(each)[0]) for each in (left, right)]
-    number = ours.dtype in floats.FORMATS
+    number = left_bits.dtype in floats.FORMATS
     if number:
-        arrays = [each.view(floats.container_of_format(ours.dtype)) for each in arrays]
+        arrays = [each.view(floats.container_of_format(left_bits.dtype)) for each in arrays]
     # a scalar has become a row
-    a, b = (each.reshape(ours.shape) for each in arrays)
+    a, b = (each.reshape(left_bits.shape) for each in arrays)
     # bytes are compared, not numbers: -0.0 == 0.0, and a NaN is not equal to itself
     size = a.dtype.itemsize
     # complex numbers and records have no whole number of their size
@@ -99,23 +100,27 @@ def where_they_differ(
     places = np.flatnonzero(np.asarray(raw[0] != raw[1]).reshape(-1))
     head = f"{name}: {len(places):,} of {a.size:,} differ"
     if number:
-        distances = ulp.differences(a, b, ours.dtype)
+        distances = ulp.differences(a, b, left_bits.dtype)
         if not len(distances.index):
             return f"{head}, in the signs of zeros or the payloads of NaNs alone"
         most = ulp.largest_ulp(distances)
         head += ", numbers against NaN" if most is None else f", by up to {most:,} ulp"
-    some = []
+    examples = []
     for at in map(int, places[:shown]):
         index = [int(n) for n in np.unravel_index(at, a.shape)] if a.ndim else ""
         texts = []
         for flat in (a.reshape(-1)[at : at + 1], b.reshape(-1)[at : at + 1]):
             text = str(flat[0])
             if number:
-                value = flat if ours.dtype.startswith("float") else floats.widen(flat, ours.dtype)
-                text = f"{value[0]} ({int(floats.to_bits(flat, ours.dtype)[0]):#x})"
+                value = (
+                    flat
+                    if left_bits.dtype.startswith("float")
+                    else floats.widen(flat, left_bits.dtype)
+                )
+                text = f"{value[0]} ({int(floats.to_bits(flat, left_bits.dtype)[0]):#x})"
             texts.append(text)
-        some.append(f"{name}{index}={texts[0]}, against {texts[1]}")
-    return f"{head}: {'; '.join(some)}{'; ...' * (len(places) > shown)}"
+        examples.append(f"{name}{index}={texts[0]}, against {texts[1]}")
+    return f"{head}: {'; '.join(examples)}{'; ...' * (len(places) > shown)}"
 
 
 ONLY_FORM = (

@@ -42,7 +42,7 @@ def test_samples_of_a_compiled_module_are_aligned():
     compiled._torchdynamo_orig_callable = compiled  # what it is known by; to compile takes seconds
     program, x = TorchProgram(compiled), torch.randn(40, 33)
     for axis in (0, None):
-        found = [program.whole(x[row : row + 1], axis) for row in range(40)]
+        found = [program.aligned(x[row : row + 1], axis) for row in range(40)]
         assert not any(one.data_ptr() % 64 for one in found)
         assert all(torch.equal(one, x[row : row + 1]) for row, one in enumerate(found))
 
