@@ -118,7 +118,7 @@ class Studying(Answering[Study]):
             y = run_case(part.session, case.with_(length=at)).operands.y
             y = y.reshape(case.output_shape(length=at))
             self.keep_columns("outputs", output_columns(names, at, y, case.dtype))
-        if refused := [one.refusal for one in swept.every if one.refusal]:
+        if refused := [one.refusal for one in swept.all_values if one.refusal]:
             why = TargetError(text, "error", f"{refused[0]}: no order to draw")
             part.fail(why, self.place(question))
         return {"cases": case_row(case)} | swept.rows(part.run_id)
