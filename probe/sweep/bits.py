@@ -110,19 +110,11 @@ class TargetSummary:
         agree = np.array([control in ("equal", None) for control in columns["control"]])
         agree &= columns["differing"] == 0
         for row in np.flatnonzero(~agree).tolist():
-            counted = {name: columns[name][row] for name in _COUNTED}
-            missing = columns["max_ulp"][row] == NULL_INT
-            counted["max_ulp"] = None if missing else int(columns["max_ulp"][row])
-            counted |= {
-                name: int(counted[name]) for name in ("at", "first", "differing", "compared")
-            }
-            self.add(
-                {
-                    "case_id": columns["case_id"],
-                    **counted,
-                    "not_compared": int(counted["not_compared"]),
-                }
-            )
+            counted: dict[str, Any] = {name: int(columns[name][row]) for name in _COUNTED}
+            if counted["max_ulp"] == NULL_INT:
+                counted["max_ulp"] = None
+            said = {name: columns[name][row] for name in ("control", "signed_zero")}
+            self.add({"case_id": columns["case_id"], **counted, **said})
         if agree.any():
             sums = {name: int(columns[name][agree].sum()) for name in ("compared", "not_compared")}
             zeros = sum(zero or 0 for zero in np.array(columns["signed_zero"], object)[agree])
@@ -130,7 +122,7 @@ class TargetSummary:
             self.add({"rows": int(agree.sum()), **sums, **same})
 
     def to_json(self, vary: str, cases: int = 1) -> dict[str, Any]:
-        """Returns what ``probe sweep --json`` says of it; with several cases, ``lengths`` have
+        """What ``probe sweep --json`` says of it; with several cases, ``lengths`` have
         ``case``."""
         lengths = []
         for run in sorted(self.differences, key=lambda run: (run.case_id, run.at)):
@@ -160,7 +152,7 @@ class TargetSummary:
         return sum(map(len, self.left_out.values()))
 
     def unasked_json(self, vary: str, cases: int = 1) -> dict[str, Any]:
-        """Returns what was left out: ``comparisons`` and ``lengths``, these by case if several."""
+        """What was left out: ``comparisons`` and ``lengths``, these by case if several."""
         by_case = {
             case: ranges(values, len(values))
             if vary != "layout"
@@ -171,7 +163,7 @@ class TargetSummary:
         return {"comparisons": self.unasked, "lengths": where}
 
 
-_COUNTED = ("at", "compared", "not_compared", "differing", "signed_zero", "first", "control")
+_COUNTED = ("at", "compared", "not_compared", "differing", "first", "max_ulp")
 _DIFFERENCE = ("case_id", "at", "differing", "max_ulp", "first", "control")
 
 
@@ -206,7 +198,7 @@ class Summary:
         return [failure for summary in self.targets.values() for failure in summary.failures]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the object that ``probe sweep --json`` prints: one target's at the top level."""
+        """The object that ``probe sweep --json`` prints: one target's at the top level."""
         about = {
             "store": self.store,
             "vary": self.vary,

@@ -48,7 +48,7 @@ HEARD = 0.2
 
 
 def completed_in_processes(futures: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
-    """Yields futures in the order in which they end, so that Ctrl-C is heard at once.
+    """Futures in the order in which they end, so that Ctrl-C is heard at once.
 
     A library that installs its own handler of SIGINT with SA_RESTART (polars does) keeps a thread
     that waits for a lock from noticing it: the wait goes on. So nothing here waits long.
@@ -371,7 +371,7 @@ def run_row(
     variables: Mapping[str, str],
     experiment: str | None = None,
 ) -> Row:
-    """Returns the row of ``runs`` for a started target; ``facts`` empty where it did not start."""
+    """The row of ``runs`` for a started target; ``facts`` empty where it did not start."""
     keys = backends.get(where.name).keys
     switches = {name: key.default for name, key in keys.items()} | dict(where.switches)
     # what a default came to, where the library says it: TensorFlow's oneDNN is off on processors

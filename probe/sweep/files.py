@@ -63,7 +63,7 @@ def list_tables(folder: Path) -> None:
 
 
 def listed_tables(folder: Path) -> set[str]:
-    """Returns the tables that a machine's folder is said to have; none of older releases."""
+    """The tables that a machine's folder is said to have; none of older releases."""
     try:
         lines = (folder / LIST).read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -72,7 +72,7 @@ def listed_tables(folder: Path) -> set[str]:
 
 
 def machine_folders(path: Path) -> list[Path]:
-    """Returns ``path`` and what is under it as folders of one machine each, sorted.
+    """``path`` and what is under it as folders of one machine each, sorted.
 
     Errors: StoreError if there's no such path.
     """
@@ -111,7 +111,7 @@ _REASONS = {
 
 
 def unwritable(path: Path, error: OSError) -> StoreError:
-    """Returns the one-line error for a failed write in the folder ``path``."""
+    """The one-line error for a failed write in the folder ``path``."""
     why, todo = _REASONS.get(error.errno or 0, (error.strerror or str(error), "check the disk"))
     again = "then run the same command again: what was written before is kept"
     return StoreError(f"store={path}: {why}; {todo}, {again}")
@@ -242,7 +242,7 @@ def write_file(
 
 
 def _from_footer(stream: BinaryIO, before: int = 0) -> tuple[int, bytes]:
-    """Returns where the footer is, less ``before`` bytes, and all from there; no bytes: nowhere."""
+    """Where the footer is, less ``before`` bytes, and all from there; no bytes: nowhere."""
     end = stream.seek(0, os.SEEK_END)
     stream.seek(max(0, end - _TAIL))
     tail = stream.read(_TAIL)
@@ -254,7 +254,7 @@ def _from_footer(stream: BinaryIO, before: int = 0) -> tuple[int, bytes]:
 
 
 def _sha256(stream: BinaryIO, place: int, rest: bytes) -> bytes:
-    """Returns the digest of what stands before ``place``, and of ``rest``."""
+    """The digest of what stands before ``place``, and of ``rest``."""
     digest = hashlib.sha256()
     stream.seek(0)
     while place > 0 and (piece := stream.read(min(_AT_ONCE, place))):
@@ -276,7 +276,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def footer(path: Path) -> pa.Schema:
-    """Returns the Arrow schema of a file. StoreError where it is damaged, not ours, or newer."""
+    """The Arrow schema of a file. StoreError where it is damaged, not ours, or newer."""
     with _reading(path):
         arrow = pq.read_schema(path)
     version = (arrow.metadata or {}).get(b"probe.schema_version", b"").decode(errors="replace")
@@ -291,12 +291,12 @@ def footer(path: Path) -> pa.Schema:
 
 
 def is_compacted(path: Path) -> bool:
-    """Returns whether no row of the file is outdated by another one of it."""
+    """Whether no row of the file is outdated by another one of it."""
     return _COMPACTED in (footer(path).metadata or {})
 
 
 def state(path: Path) -> tuple[int, int, int]:
-    """Returns what changes where a file is replaced by another one. FileNotFoundError."""
+    """What changes where a file is replaced by another one. FileNotFoundError."""
     stat = path.stat()
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
@@ -324,7 +324,7 @@ def _verified(path: Path, *_: int) -> None:
 
 
 def damaged(path: Path, error: Exception) -> StoreError:
-    """Returns the one-line error for a file that can't be read."""
+    """The one-line error for a file that can't be read."""
     reason = " ".join(str(error).split("\n")[0].split())[:120].replace(str(path.parent), "...")
     return StoreError(
         f"file={path.name}: damaged, can't be read as parquet ({reason}); restore it, or move it "

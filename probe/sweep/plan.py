@@ -38,7 +38,7 @@ Item = tuple[int, list[tuple[Ranges | None, Ranges]]]
 
 
 def axis_values(values: Sequence[int], vary: str) -> tuple[list[int], int]:
-    """Returns the sorted values to compare, and the longest, with which they are. Raises
+    """The sorted values to compare, and the longest, with which they are. Raises
     InputError.
 
     Layouts are compared with ``contiguous``, whether it is among them or not.
@@ -120,7 +120,7 @@ class Plan:
 
     @property
     def _prefixes(self) -> bool:
-        """Returns whether every output must agree with the one of its index: the usual case, told
+        """Whether every output must agree with the one of its index: the usual case, told
         quickly.
 
         Without padding no window reaches past the shorter input.
@@ -167,7 +167,7 @@ class Plans:
 
     @classmethod
     def of(cls, cases: Sequence[Case], lengths: Sequence[int], vary: str | None = None) -> Self:
-        """Returns the plans for two or more values of an axis (None: the cases' own); checks all.
+        """The plans for two or more values of an axis (None: the cases' own); checks all.
 
         Errors: InputError.
         """
@@ -215,7 +215,7 @@ class SweepRequest:
         return KEPT if self.keep is None else self.keep
 
     def to_json(self, values: Sequence[int]) -> dict[str, Any]:
-        """Returns what a node of a cluster is asked: one case at some of its values."""
+        """What a node of a cluster is asked: one case at some of its values."""
         plans, names = self.plans, ("control", "keep", "zeros")
         about = {"vary": plans.vary, "values": list(values), "against": plans.against}
         how = {name: getattr(self, name) for name in names}
@@ -242,7 +242,7 @@ _PLACES = ("index", "index_against", "bits_at", "bits_against", "ulps")
 def nonsense(
     header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], plan: Plan, wanted: Iterable[int]
 ) -> str:
-    """Returns why an answer to a ``sweep`` request can't be true; empty where nothing speaks
+    """Why an answer to a ``sweep`` request can't be true; empty where nothing speaks
     against it.
 
     ``wanted``: the values of the axis that are not answered yet.
@@ -272,7 +272,7 @@ def comparison_columns(
     arrays: Mapping[str, np.ndarray],
     not_compared: Mapping[int, int],
 ) -> dict[str, Any]:
-    """Returns columns of ``comparisons`` of one answer to a ``sweep`` request, a row an item.
+    """Columns of ``comparisons`` of one answer to a ``sweep`` request, a row an item.
 
     ``pair``: the key columns other than ``at``. ``not_compared``: by value of the axis.
     """
@@ -357,7 +357,7 @@ def output_columns(
 def _output_places(
     index: np.ndarray, rows: Size, positions: Size, filters: Size
 ) -> dict[str, np.ndarray]:
-    """Returns where flat indices into outputs are; sizes may change from index to index."""
+    """Where flat indices into outputs are; sizes may change from index to index."""
     return {
         "batch": index // (rows * positions * filters),
         "row": index // (positions * filters) % rows,
@@ -417,7 +417,7 @@ _CURRENT: ContextVar[Shard] = ContextVar("shard", default=ALL)
 
 
 def questions_of_part(questions: Iterable[Question]) -> Iterator[Question]:
-    """Yields the questions of this part; campaigns within the loop run all of their own."""
+    """The questions of this part; campaigns within the loop run all of their own."""
     mine = current_shard().part(list(questions))
     with within_shard(ALL):
         yield from mine

@@ -75,7 +75,7 @@ class Output:
             self.results.print(ULP, style="dim", soft_wrap=True)
 
     def status(self, finding: bool) -> int:
-        """Returns the exit status: 1 on a finding, where --fail-on asks for that."""
+        """The exit status: 1 on a finding, where --fail-on asks for that."""
         return int(finding and self.fail_on is not None)
 
     def note(self, text: str) -> None:
@@ -117,7 +117,7 @@ def _console(stderr: bool) -> Console:
 
 
 def plain(value: Any) -> Any:
-    """Returns what JSON has for a value that it does not know. TypeError: there is nothing.
+    """What JSON has for a value that it does not know. TypeError: there is nothing.
 
     It is the one converter of results: of NumPy's numbers and arrays, of dataclasses by their
     fields, and of what says by ``to_json`` that its JSON is another.
@@ -166,7 +166,7 @@ def _text(cell: RenderableType) -> Text:
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """Returns a table without lines. Columns in ``right`` are numbers: not folded, nor targets."""
+    """A table without lines. Columns in ``right`` are numbers: not folded, nor targets."""
     lines = Rows(
         box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False, highlight=True
     )
@@ -196,17 +196,17 @@ def ranges(numbers: Iterable[int], most: int = 12) -> str:
 
 
 def counted(count: int, thing: str) -> str:
-    """Returns ``1 output``, ``2,304 outputs``."""
+    """``1 output``, ``2,304 outputs``."""
     ending = "es" if thing.endswith("ch") else "s"
     return f"{count:,} {thing}{'' if count == 1 else ending}"
 
 
 def up_to(max_ulp: int | None) -> str:
-    """Returns ``, up to 2 ulp``; empty where no distance is a number."""
+    """``, up to 2 ulp``; empty where no distance is a number."""
     return "" if max_ulp is None else f", up to {max_ulp:,} ulp"
 
 
 def differ(differing: int, compared: int, max_ulp: int | None) -> str:
-    """Returns ``2 of 3 outputs differ, up to 2 ulp``."""
+    """``2 of 3 outputs differ, up to 2 ulp``."""
     verb = "differs" if differing == 1 else "differ"
     return f"{differing:,} of {counted(compared, 'output')} {verb}{up_to(max_ulp)}"

@@ -192,7 +192,7 @@ class Store:
     def recall(
         self, run_id: str, target: str, vary: str, against: int, controlled: bool = False
     ) -> Recalled:
-        """Returns what is stored of a sweep's comparisons on one target.
+        """What is stored of a sweep's comparisons on one target.
 
         ``controlled``: only those whose shape was run again. Errors: StoreError.
         """

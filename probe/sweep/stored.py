@@ -91,7 +91,7 @@ class Stored:
         self._states: dict[Path, tuple[int, int, int]] = {}
 
     def files(self, name: str) -> list[Path]:
-        """Returns the files of a table, the later rows later."""
+        """The files of a table, the later rows later."""
         if name == "differences":
             self.files("comparisons")  # first, since writers write it last
         if name not in self._machines:
@@ -129,7 +129,7 @@ class Stored:
         return len(machines) == len(paths) and all(map(files.is_compacted, paths))
 
     def sql(self, name: str) -> str:
-        """Returns SQL for the rows of a table that count, with the columns of today's schema.
+        """SQL for the rows of a table that count, with the columns of today's schema.
 
         Columns younger than a file are null. Beside them: ``_folder`` is the machine's folder,
         ``_place`` ascends with time, and ``_file`` is the same for what was written together.
@@ -140,7 +140,7 @@ class Stored:
         return counting_sql(name, self.every(name), last)
 
     def every(self, name: str) -> str:
-        """Returns SQL as :meth:`sql`, for all rows of all files."""
+        """SQL as :meth:`sql`, for all rows of all files."""
         several = [
             _select_of_file(name, path, self._machines[name][path], number)
             for number, path in enumerate(self.files(name))
@@ -150,7 +150,7 @@ class Stored:
     def rows(
         self, name: str, columns: Sequence[str] | None = None, labelled: bool = False
     ) -> Iterator[pa.Table]:
-        """Yields the rows that count, a row group or less at a time, in the order of the files.
+        """The rows that count, a row group or less at a time, in the order of the files.
 
         ``labelled``: with the name of their folder as ``machine``. Errors: StoreError for a file
         that is damaged or of a newer format, and as the class.
@@ -171,7 +171,7 @@ class Stored:
             yield rows.cast(pa.schema(fields))
 
     def query(self, sql: str) -> Iterator[pa.Table]:
-        """Yields what a query over :meth:`sql` gives, a row group or less at a time."""
+        """What a query over :meth:`sql` gives, a row group or less at a time."""
         import duckdb  # here: what only writes needs none
 
         self.verify()
@@ -259,7 +259,7 @@ def require_whole(folders: Sequence[Path]) -> None:
 
 
 def _select_of_file(name: str, path: Path | None, machine: str = "", number: int = 0) -> str:
-    """Returns the SELECT of one file's rows; no ``path``: of no row."""
+    """The SELECT of one file's rows; no ``path``: of no row."""
     columns_there = set() if path is None else set(files.footer(path).names)
     columns = []
     for column in schema.TABLES[name]:
@@ -279,7 +279,7 @@ def _select_of_file(name: str, path: Path | None, machine: str = "", number: int
 def counting_sql(
     name: str, rows: str, comparisons: str = "", apart: Sequence[str] = ("_folder",)
 ) -> str:
-    """Returns SQL for the rows of a table that count.
+    """SQL for the rows of a table that count.
 
     ``rows``: SQL of all of them, see :meth:`Stored.sql`; ``comparisons``: a relation of those that
     count, for differences; ``apart``: columns whose values share no row. SQL takes nulls in keys
@@ -300,7 +300,7 @@ def counting_sql(
 
 
 def _back(columns: Sequence[str]) -> str:
-    """Returns SQL for a row's number among those with equal ``columns``, the last one's being 1."""
+    """SQL for a row's number among those with equal ``columns``, the last one's being 1."""
     return f"row_number() OVER (PARTITION BY {sql_names(columns)} ORDER BY _place DESC)"
 
 
@@ -387,7 +387,7 @@ class Recalled:
         self._cases = dict(zip(counts.field("values").to_pylist(), places, strict=True))
 
     def case(self, case_id: str, values: Sequence[int]) -> tuple[set[int], list[Mapping[str, Any]]]:
-        """Returns which of the values of a case are stored, and rows of ``comparisons`` of these.
+        """Which of the values of a case are stored, and rows of ``comparisons`` of these.
 
         One row stands for all those ``rows`` that agree: there may be thousands, and a summary
         counts them alone.
@@ -455,7 +455,7 @@ class Results:
         return self._arrow[name]
 
     def stored(self, machine: str | None = None) -> Stored:
-        """Returns files of one machine, whose folders may be shards of one run; None: of all."""
+        """Files of one machine, whose folders may be shards of one run; None: of all."""
         names = self.machines if machine is None else [machine]
         mine = [folder for name in names for folder in self.folders if folder.name == name]
         return Stored(mine, frozenset(self.left_out))
@@ -469,14 +469,14 @@ class Results:
         return stored.number("count(*)", stored.sql(name)) if stored.files(name) else 0
 
     def query(self, sql: str) -> pandas.DataFrame:
-        """Returns the result of a SELECT over the tables, by DuckDB, which reads what it needs.
+        """The result of a SELECT over the tables, by DuckDB, which reads what it needs.
 
         Errors: InputError for the query.
         """
         return self.answered(sql)[0].to_pandas()
 
     def answered(self, *queries: str) -> list[pa.Table]:
-        """Returns the results of SELECTs over the tables, each with all machines.
+        """The results of SELECTs over the tables, each with all machines.
 
         Errors: StoreError where a file is damaged, InputError for a query.
         """
@@ -522,7 +522,7 @@ class Results:
 
 @typed
 def load(*paths: str | Path, tolerant: bool = False) -> Results:
-    """Returns the stored results under the given folders, which may be of several machines.
+    """The stored results under the given folders, which may be of several machines.
 
     Every file is read once, to see that it is as it was written. ``tolerant``: files that are
     damaged or of a newer format are ``left_out``. Errors (StoreError, one line): no such folder, no
@@ -557,7 +557,7 @@ def load(*paths: str | Path, tolerant: bool = False) -> Results:
 
 
 def to_pandas(rows: pa.Table, name: str) -> pandas.DataFrame:
-    """Returns a pandas frame of ``rows``; nullable integers and flags keep their type."""
+    """A pandas frame of ``rows``; nullable integers and flags keep their type."""
     import pandas as pd
 
     exact = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}

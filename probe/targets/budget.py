@@ -65,7 +65,7 @@ def seconds(text: str) -> float:
 
 
 def span(seconds: float) -> str:
-    """Returns ``8 s``, ``3:20 min``, ``2:05 h``."""
+    """``8 s``, ``3:20 min``, ``2:05 h``."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -95,7 +95,7 @@ class Budget:
 
     @property
     def over(self) -> bool:
-        """Returns whether the time is up; whoever has heard so ends by itself, and isn't rung."""
+        """Whether the time is up; whoever has heard so ends by itself, and isn't rung."""
         if not self.left:
             self.ended = self.ended or self.why
         return not self.left
@@ -149,19 +149,19 @@ _CURRENT: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 
 def current_budget() -> Budget | None:
-    """Returns the budget that counts now; None where there is no limit."""
+    """The budget that counts now; None where there is no limit."""
     budget = _CURRENT.get()
     return None if budget is None or budget.seconds is None else budget
 
 
 def spent() -> str:
-    """Returns why nothing more is begun, in words; empty while there is time."""
+    """Why nothing more is begun, in words; empty while there is time."""
     budget = _CURRENT.get()
     return ended() or (budget.why if budget is not None and budget.over else "")
 
 
 def ended() -> str:
-    """Returns why a part of the work ended early; empty where none did."""
+    """Why a part of the work ended early; empty where none did."""
     budget = _CURRENT.get()
     return "" if budget is None else budget.ended
 
@@ -304,7 +304,7 @@ def _interrupt(*_: object) -> None:
 
 
 def supervised(run: Callable[[], int], as_json: bool) -> int:
-    """Returns the exit status of ``run()``, which is called in a child that is forked here.
+    """The exit status of ``run()``, which is called in a child that is forked here.
 
     ``as_json``: where the child can't print its answer, an error object is printed on stdout.
     """
@@ -410,7 +410,7 @@ def _stat(process: Path) -> list[str]:
 
 
 def descendants(root: int) -> dict[int, str]:
-    """Returns all that a process has started: numbers, and when each was started, which a number
+    """All that a process has started: numbers, and when each was started, which a number
     that is given anew does not share. Empty where there is no /proc."""
     stats = {int(p.name): _stat(p) for p in Path("/proc").glob("[0-9]*")}
     parents = {number: int(fields[1]) for number, fields in stats.items() if fields}

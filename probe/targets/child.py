@@ -60,7 +60,7 @@ class CaseCall:
         self._others = {}
 
     def at(self, axes=None):
-        """Returns the call with each axis in ``axes`` cut to its value: ``{"length": 7}``.
+        """The call with each axis in ``axes`` cut to its value: ``{"length": 7}``.
 
         Axes: ``length`` (of x's last spatial axis), ``batch``, ``filters`` (the first of them), and
         ``channels``: nothing is cut, but those beyond go through a second call whose output is
@@ -333,14 +333,11 @@ class Worker:
     def _operator(self, spec):
         key = json.dumps(spec, sort_keys=True)
         if key not in self.operators:
-            self.operators[key] = self._made(spec)
+            self.operators[key] = rewritten.spec_operator(self._started(), spec)
         self.operators.move_to_end(key)
         if len(self.operators) > OPERATORS:
             self.operators.popitem(last=False)
         return self.operators[key]
-
-    def _made(self, spec):
-        return rewritten.spec_operator(self._started(), spec)
 
 
 REQUESTS = {

@@ -33,7 +33,7 @@ _ROW = (
 
 
 def repeat_control(prepared, output, dtype):
-    """Returns whether the same shape gives the same bits: again, then from another alignment.
+    """Whether the same shape gives the same bits: again, then from another alignment.
 
     ``equal``, ``differs`` (with the very same buffers) or ``alignment differs``: then each address
     has bits of its own, which come again there.
@@ -105,7 +105,7 @@ class _Base:
         self.interval = header.get("interval", INTERVAL)
 
     def compare(self, at, blocks):
-        """Returns one row of ``_ROW`` and the item's differences, None where there are none."""
+        """One row of ``_ROW`` and the item's differences, None where there are none."""
         prepared = self.call.at({self.vary: at})
         output, seconds = prepared.run()
         mine, theirs = _matched_blocks(output, self.output, blocks)
@@ -129,7 +129,7 @@ class _Base:
 
 
 def _matched_blocks(mine, theirs, blocks):
-    """Returns the blocks of two arrays: views where there is one block, else all in a line."""
+    """The blocks of two arrays: views where there is one block, else all in a line."""
     if len(blocks) == 1:
         left, right = blocks[0]
         return mine if left is None else mine[_slices(left)], theirs[_slices(right)]
@@ -262,7 +262,7 @@ class _Steps:
             self.bias = _Edits(call.b, *[arrays[name] for name in names])
 
     def run(self, number):
-        """Returns the output of one call, a container array of its own."""
+        """The output of one call, a container array of its own."""
         operator, edits, x, call = self.operator, self.edits, self.input, self.call
         index, operands = edits.apply(number), self.operands
         if self.mode == "weights":

@@ -73,7 +73,7 @@ def cache_folder() -> Path:
 
 
 def folder_of(library: str, version: str, arm64: bool = False) -> Path:
-    """Returns where the environment of a release is, or would be."""
+    """Where the environment of a release is, or would be."""
     return cache_folder() / "environments" / f"{library}-{version}{'-arm64' if arm64 else ''}"
 
 
@@ -82,12 +82,12 @@ def python_of(folder: Path) -> Path:
 
 
 def sysroot_of(folder: Path) -> Path:
-    """Returns the root folder that an arm64 environment was made with."""
+    """The root folder that an arm64 environment was made with."""
     return Path(os.readlink(folder / LINK)) if (folder / LINK).is_symlink() else folder / LINK
 
 
 def find_environment(library: str, version: str, arm64: bool = False) -> Environment | None:
-    """Returns the complete environment of a release, or None. Reads one small file."""
+    """The complete environment of a release, or None. Reads one small file."""
     return read_environment(folder_of(library, version, arm64))
 
 
@@ -104,7 +104,7 @@ def read_environment(folder: Path) -> Environment | None:
 
 
 def installed_environments() -> list[Environment]:
-    """Returns all complete environments, by library and version."""
+    """All complete environments, by library and version."""
     marks = (cache_folder() / "environments").glob(f"*/{MARK}")
     there = filter(None, (read_environment(mark.parent) for mark in marks))
     return sorted(there, key=lambda e: (e.library, release_numbers(e.version), e.arm64))
@@ -137,19 +137,19 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def same_release(version: str, other: str) -> bool:
-    """Returns whether two spellings name one release: 2.4 and 2.4.0, 2.13.0 and 2.13.0+cpu."""
+    """Whether two spellings name one release: 2.4 and 2.4.0, 2.13.0 and 2.13.0+cpu."""
     pairs = zip_longest(release_numbers(version), release_numbers(other), fillvalue=0)
     return all(number == same for number, same in pairs)
 
 
 def release_numbers(version: str) -> tuple[int, ...]:
-    """Returns the numbers of a version's release part, for comparing: 2.4.0rc1 is (2, 4, 0)."""
+    """The numbers of a version's release part, for comparing: 2.4.0rc1 is (2, 4, 0)."""
     release = re.match(r"\d+(\.\d+)*", version)
     return tuple(int(part) for part in release[0].split(".")) if release else ()
 
 
 def printed(*command: str, failing: bool = False) -> str | None:
-    """Returns what a command prints; None where it does not start, fails, or takes too long.
+    """What a command prints; None where it does not start, fails, or takes too long.
 
     ``failing``: what a command prints that fails is returned too.
     """
@@ -181,7 +181,7 @@ def models() -> dict[str, str]:
 
 
 def emulation_missing(device: str) -> str | None:
-    """Returns why ``device`` can't be emulated here, or None."""
+    """Why ``device`` can't be emulated here, or None."""
     needed = ARM64 if device == "arm64" else X86
     if platform.system() != "Linux":
         return f"{device} is emulated by {needed}, which runs on Linux; this is {platform.system()}"
@@ -210,7 +210,7 @@ def emulator_version(name: str) -> str:
 
 
 def _emulator_prints(emulator: str | None, *words: str) -> str:
-    """Returns what an emulator prints; ``-cpu help`` of qemu 7.2 ends with status 1."""
+    """What an emulator prints; ``-cpu help`` of qemu 7.2 ends with status 1."""
     return (printed(emulator, *words, failing=True) or "") if emulator else ""
 
 
@@ -235,7 +235,7 @@ class Runtime:
 
 
 def find_runtime(library: str, version: str | None, device: str | None, own: str | None) -> Runtime:
-    """Returns what runs ``library`` at ``version`` on an emulated ``device``.
+    """What runs ``library`` at ``version`` on an emulated ``device``.
 
     ``own``: the version in this interpreter, None where there is none; ``version`` None means that
     one. ``device``: a processor to emulate, or None. Starts nothing but qemu, for its version.
@@ -272,7 +272,7 @@ def absent(target: str, own: str | None = None) -> str:
 
 
 def in_folder(folder: Path, arm64: bool, facts: dict[str, Any] | None = None) -> Runtime:
-    """Returns what runs the environment in a folder, complete or not."""
+    """What runs the environment in a folder, complete or not."""
     python = str(python_of(folder))
     if not arm64:
         return Runtime((python,), None, facts)

@@ -188,7 +188,7 @@ class Failed(Exception):
 
 @cache
 def find_python(version: str) -> Path | None:
-    """Returns an interpreter of Python ``version`` (``3.6``) that starts, or None."""
+    """An interpreter of Python ``version`` (``3.6``) that starts, or None."""
     name = f"python{version}"
     own = [Path(sys.base_prefix, "bin", name)] * (version == "{}.{}".format(*sys.version_info))
     on_path = [Path(folder, name) for folder in os.environ.get("PATH", "").split(os.pathsep)]
@@ -303,7 +303,7 @@ def own_pip() -> list[str]:
 
 
 def in_front(wanted: Mapping[str, str], install: bool, tell: Callable[[str], None]) -> Path | None:
-    """Returns a folder of the cache with releases that go in front of this interpreter's own path;
+    """A folder of the cache with releases that go in front of this interpreter's own path;
     None: they aren't there, and are not to be installed.
 
     ``wanted``: requirements by their modules. They are installed alone first: the rest of the
@@ -332,19 +332,6 @@ def in_front(wanted: Mapping[str, str], install: bool, tell: Callable[[str], Non
                 (folder / DONE).touch()
                 return folder
     return None
-
-
-def releases_known(distribution: str) -> list[str]:
-    """Returns the releases that pip's index has for this interpreter, ascending, without previews;
-    [] where it can't be asked."""
-    # experimental, as pip says: what it prints is read so that anything else gives no releases
-    try:
-        said = printed(*own_pip(), "index", "versions", distribution) or ""
-    except Failed:
-        return []
-    line = said.partition("Available versions: ")[2].partition("\n")[0]
-    releases = [release.strip() for release in line.split(",")]
-    return sorted((r for r in releases if r.replace(".", "").isdigit()), key=release_numbers)
 
 
 # The last file of such a folder.
@@ -381,7 +368,7 @@ def run_installer(
 
 
 def complaint(printed: str) -> str:
-    """Returns what an installer's output says went wrong, in one line of at most 300 characters."""
+    """What an installer's output says went wrong, in one line of at most 300 characters."""
     # uv colours its lines and draws the tree of causes before them
     text = re.sub(r"\x1b\[[0-9;]*m", "", printed)
     lines = [line.strip(" \t│╰─▶×├╭") for line in text.splitlines()]
@@ -401,7 +388,7 @@ def sysroot_folder() -> Path:
 
 
 def sysroot_python(root: Path) -> Path | None:
-    """Returns the newest ``usr/bin/python3.N`` of a root folder, or None."""
+    """The newest ``usr/bin/python3.N`` of a root folder, or None."""
     pythons = [path for path in root.glob("usr/bin/python3.*") if path.name[9:].isdigit()]
     return max(pythons, key=lambda path: int(path.name[9:]), default=None)
 
@@ -570,7 +557,7 @@ def _provide(
 def _make_environment(
     folder: Path, recipe: Recipe, arm64: bool, root: Path | None, tell: Tell
 ) -> tuple[Environment, dict[str, Any]]:
-    """Returns a new environment; on any failure none."""
+    """A new environment; on any failure none."""
     environments.remove_environment(folder)
     named = f"{recipe.library}=={recipe.version}"
     try:

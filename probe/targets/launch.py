@@ -381,7 +381,7 @@ def library_variables(where: target.Target) -> dict[str, str]:
 
 
 def instruction_limits(isa: str) -> dict[str, str]:
-    """Returns variables that limit oneDNN, OpenBLAS, XLA, PyTorch and NumPy to an instruction set
+    """Variables that limit oneDNN, OpenBLAS, XLA, PyTorch and NumPy to an instruction set
     in oneDNN's spelling. Eigen's kernels, which are compiled for one, follow none of them."""
     level = next(name for name in ("avx512", "avx2", "avx", "sse41") if isa.startswith(name))
     variables: dict[str, str] = isa_variables({"isa": isa})

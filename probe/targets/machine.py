@@ -148,7 +148,7 @@ def _integer_of(text: str | None) -> int | None:
 
 @cache
 def _cpu() -> dict[str, str]:
-    """Returns facts of the first processor under Linux' names for them; empty where unknown."""
+    """Facts of the first processor under Linux' names for them; empty where unknown."""
     try:
         text = Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:

@@ -65,7 +65,7 @@ class Count:
         self.done, self.total = done, total
 
     def text(self, most: str = "") -> str:
-        """Returns ``2 of 4 sizes``, ``step 3 of 6``; empty where nothing is counted."""
+        """``2 of 4 sizes``, ``step 3 of 6``; empty where nothing is counted."""
         if not self.total:
             return ""
         if self.unit == STEP:
@@ -73,7 +73,7 @@ class Count:
         return f"{self.done:,} of {most}{self.total:,} {self.unit}".rstrip()
 
     def estimate(self, skipped: int = 0) -> tuple[float | None, float | None]:
-        """Returns how many are done in a second, and the seconds left; None where not known.
+        """How many are done in a second, and the seconds left; None where not known.
 
         The mean of those that are done is taken for each that is left. The one at work is taken to
         be nearly done where it has lasted longer than that, and it then counts in the mean.
@@ -120,11 +120,11 @@ class Reporter:
 
     @property
     def now(self) -> str:
-        """Returns what is done within ``what``: what was begun last of all that is not done yet."""
+        """What is done within ``what``: what was begun last of all that is not done yet."""
         return self.doing[-1][0] if self.doing else ""
 
     def shown(self) -> tuple[Count, float | None, float | None]:
-        """Returns the outermost count of several things, its rate and the seconds left.
+        """The outermost count of several things, its rate and the seconds left.
 
         Both are the whole work's or None: what is counted in a part of it begins again in the next.
         """
@@ -176,14 +176,14 @@ class Reporter:
 
 
 def pace(rate: float | None) -> str:
-    """Returns ``20 a second``, and ``25 s each`` of what takes longer; nothing for None."""
+    """``20 a second``, and ``25 s each`` of what takes longer; nothing for None."""
     if rate is None:
         return ""
     return f"{rate:,g} a second" if rate >= 0.5 else f"{span(1 / rate)} each"
 
 
 def failed(count: int) -> str:
-    """Returns ``1 failure``, ``2 failures``, and nothing where there are none."""
+    """``1 failure``, ``2 failures``, and nothing where there are none."""
     return f"{count:,} failure{'' if count == 1 else 's'}" if count else ""
 
 
@@ -238,7 +238,7 @@ class Voice:
                 tell.counts.remove(count)
 
     def counting(self, items: Collection[Item], unit: str) -> Iterator[Item]:
-        """Yields the items; how many are done is said, as of :meth:`counted`."""
+        """The items; how many are done is said, as of :meth:`counted`."""
         with self.counted(unit, len(items)) as count:
             for done, item in enumerate(items):
                 count.set(done, count.total)
@@ -336,7 +336,7 @@ VOICE = Voice()
 
 @contextmanager
 def heard(what: str, progress: Say | None) -> Iterator[Say]:
-    """Yields what is called with what is done now: ``progress``; if that is None, what prints a
+    """What is called with what is done now: ``progress``; if that is None, what prints a
     line to stderr after three seconds, and then every few seconds."""
     if progress is not None:
         yield progress

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 from probe.case.arguments import require_types
 from probe.case.errors import InputError, one_of
 from probe.targets import backends, environments
-from probe.targets.backends.contract import ONEDNN_ISA, Backend
+from probe.targets.backends.contract import Backend
 from probe.targets.environments import Missing, Runtime, models
 from probe.targets.environments import find_runtime as find_runtime
 
@@ -68,7 +68,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Returns the target of a text such as ``tensorflow@gpu:0,onednn=0``. Raises InputError.
+        """The target of a text such as ``tensorflow@gpu:0,onednn=0``. Raises InputError.
 
         A key may be given once; spaces around the parts do not matter.
         """
@@ -92,7 +92,7 @@ class Target:
 
     @property
     def text(self) -> str:
-        """Returns the canonical text: ``parse`` gives the same target. No ``@`` for the CPU."""
+        """The canonical text: ``parse`` gives the same target. No ``@`` for the CPU."""
         version = "" if self.version is None else f"=={self.version}"
         device = "" if self.device == "cpu" else f"@{self.device}"
         switches = "".join(f",{key}={value}" for key, value in self.switches)
@@ -102,7 +102,7 @@ class Target:
         return self.text
 
     def with_(self, **changes: Any) -> Target:
-        """Returns a copy with other ``name``, ``version`` or ``device``; other words are switches.
+        """A copy with other ``name``, ``version`` or ``device``; other words are switches.
 
         A switch set to None is left out: ``target.with_(onednn="0", threads=None)``.
         """
@@ -139,14 +139,14 @@ def _has_device(backend: type[Backend], device: str) -> bool:
 
 
 def emulated_processor(target: Target) -> str | None:
-    """Returns the target's device if that is a processor to emulate, else None."""
+    """The target's device if that is a processor to emulate, else None."""
     device = target.device
     known = device in EMULATED or (device != "cpu" and ":" not in device)
     return device if known else None
 
 
 def target_runtime(target: Target) -> Runtime:
-    """Returns the interpreter that runs a target, perhaps emulated. Raises ``Missing``."""
+    """The interpreter that runs a target, perhaps emulated. Raises ``Missing``."""
     backend, device = _backend(target.name), emulated_processor(target)
     if backend.broken:
         raise Missing(backend.broken)
@@ -160,7 +160,7 @@ def target_runtime(target: Target) -> Runtime:
 def _checked_switches(
     backend: type[Backend], text: str, switches: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Returns the switches in the backend's order of keys. Raises InputError."""
+    """The switches in the backend's order of keys. Raises InputError."""
     for number, (key, value) in enumerate(switches):
         if key == "machine" and key not in backend.keys:
             why = "machine= selects one machine type of a cluster"
@@ -186,18 +186,16 @@ def _checked_switches(
 
 
 def why_unavailable(target: Target) -> str | None:
-    """Returns why a target can't run here, with this interpreter, or None; imports no library."""
+    """Why a target can't run here, with this interpreter, or None; imports no library."""
     backend = _backend(target.name)
     try:
         own = target_runtime(target).facts is None
     except Missing as missing:
         return str(missing)
-    switches = dict(target.switches)
-    for module, library in backend.requires(switches) if own else ():
+    for module, library in backend.requires(dict(target.switches)) if own else ():
         if util.find_spec(module) is None:
-            return (
-                f"{library}, which these switches require, is not installed; pip install {library}"
-            )
+            why = "which these switches require, is not installed"
+            return f"{library}, {why}; pip install {library}"
     if emulated_processor(target):
         return None
     if ":" in target.device:
@@ -205,17 +203,14 @@ def why_unavailable(target: Target) -> str | None:
         if number >= count:
             return f"this machine has {count or 'no'} GPU{'s' if count > 1 else ''}"
     flags = cpu_flags()
-    flagged = {"isa": ONEDNN_ISA.get(switches.get("isa", ""), ()), **backend.needs(switches)}
-    for switch, wanted in flagged.items():
-        if switch not in switches:
+    for switch, value in target.switches:
+        if (needs := backend.keys[switch].needs) is None:
             continue
         if platform.machine().lower() not in ("x86_64", "amd64"):
-            text = f"{switch}={switches[switch]}"
-            return f"{text} limits x86 instructions; this is {platform.machine()}"
-        lacks = [flag for flag in wanted if flag not in flags]
+            return f"{switch}={value} limits x86 instructions; this is {platform.machine()}"
+        lacks = [flag for flag in needs.get(value, ()) if flag not in flags]
         if flags and lacks:
-            text = f"{switch}={switches[switch]} needs a CPU with {', '.join(lacks)}"
-            return f"{text}, which this one lacks"
+            return f"{switch}={value} needs a CPU with {', '.join(lacks)}, which this one lacks"
     return None
 
 

@@ -43,7 +43,7 @@ WEIGHTS = "it holds weights alone, and they say no architecture"
 
 
 def library_missing(library: str) -> InputError:
-    """Returns the error for a model whose library is not installed."""
+    """The error for a model whose library is not installed."""
     why = f"{library} is required to read this model and is not installed"
     return InputError("network", library, why, f"run pip install {library}")
 
@@ -58,7 +58,7 @@ class NamedClass(NamedTuple):
 
     @property
     def holds_code(self) -> bool:
-        """Returns whether making it may run code that is no part of Keras."""
+        """Whether making it may run code that is no part of Keras."""
         if self.name in FOREIGN or ">" in self.registered or ">" in self.name:
             return True
         package, _, rest = self.module.removeprefix("keras.src").partition(".")
@@ -70,7 +70,7 @@ class NamedClass(NamedTuple):
 
 
 def check_keras(path: Path, trust: bool) -> list[NamedClass]:
-    """Returns the classes of a file that are not Keras' own. InputError where there are and
+    """The classes of a file that are not Keras' own. InputError where there are and
     ``trust`` is not given, or where the file is none of Keras."""
     text = _zipped(path) if path.suffix.lower() == ".keras" else _of_hdf5(path)
     try:
@@ -112,7 +112,7 @@ def _require_room(config: Any) -> None:
 
 
 def _least_elements(sizes: Any) -> int:
-    """Returns the product of numbers a spatial axis, of which each may be a pair that is added."""
+    """The product of numbers a spatial axis, of which each may be a pair that is added."""
     if isinstance(sizes, list):
         return prod(max(_added(size), 1) for size in sizes)
     return _added(sizes)
@@ -234,7 +234,7 @@ def _unknown_layers(config: Any) -> list[NamedClass]:
 
 
 def _layers(config: Any) -> Iterator[dict[str, Any]]:
-    """Yields every layer of a configuration, those of models inside it too."""
+    """Every layer of a configuration, those of models inside it too."""
     inner = config.get("config") if isinstance(config, dict) else None
     layers = inner.get("layers") if isinstance(inner, dict) else inner
     for layer in layers if isinstance(layers, list) else []:
@@ -283,7 +283,7 @@ def check_pickle(path: Path, trust: bool) -> None:
 
 
 def _pickled_names(path: Path) -> list[str] | None:
-    """Returns names that the file's pickle looks up, in order; None where there is no whole pickle.
+    """Names that the file's pickle looks up, in order; None where there is no whole pickle.
 
     Raises InputError for TorchScript and for exported programs, whatever their ending.
     """
@@ -307,7 +307,7 @@ def _pickled_names(path: Path) -> list[str] | None:
 
 
 def _looked_up(file: BinaryIO) -> list[str] | None:
-    """Returns what the pickles of a file look up. Names found before a mistake in it count too."""
+    """What the pickles of a file look up. Names found before a mistake in it count too."""
     names: list[str] = []
     for number in range(STREAMS):
         numbers: list[object] = []
@@ -324,7 +324,7 @@ def _looked_up(file: BinaryIO) -> list[str] | None:
 
 
 def _instructions(file: BinaryIO) -> Iterator[tuple[str, object]]:
-    """Yields the name that each instruction of one pickle looks up (empty: none), and its argument.
+    """The name that each instruction of one pickle looks up (empty: none), and its argument.
 
     Protocol 4 takes a name from the stack. What is known of it are texts that are put there by the
     two instructions before, perhaps out of the memo; any other name is ``COMPUTED``.

@@ -62,7 +62,7 @@ def registered():
 
 
 def known_backends():
-    """Returns names that a target's text may start with, in the order in which they are listed."""
+    """Names that a target's text may start with, in the order in which they are listed."""
     return list(BACKENDS) + sorted(registered())
 
 
@@ -72,7 +72,7 @@ def entry_point_of(name):
 
 
 def get(name):
-    """Returns the Backend class of a name. Raises KeyError, with the known names, for another one.
+    """The Backend class of a name. Raises KeyError, with the known names, for another one.
 
     A class of another package that can't be imported is replaced by one that says so.
     """

@@ -23,7 +23,7 @@ from typing import Tuple
 import numpy as np
 
 from probe.case import layout
-from probe.targets.backends.contract import Key, Unavailable, Unsupported
+from probe.targets.backends.contract import ONEDNN_ISA, Key, Unavailable, Unsupported
 from probe.targets.backends.source import (
     Writing,
     assignment,
@@ -61,7 +61,7 @@ LEVELS = {
     "avx512_spr": ("AVX512_SPR",),
 }
 
-# Flags of /proc/cpuinfo without which a level is not the one in effect.
+# What they need: see ``Key``.
 NEEDS = {
     "x86_v3": ("avx2", "fma"),
     "x86_v4": ("avx512f", "avx512bw", "avx512vl", "avx512dq"),
@@ -71,9 +71,14 @@ NEEDS = {
 
 KEYS = {
     "threads": Key(None, "one per core", "threads of OpenBLAS"),
-    "isa": Key(tuple(CORES), "the best this CPU has", "newest instructions that OpenBLAS may use"),
+    "isa": Key(
+        tuple(CORES),
+        "the best this CPU has",
+        "newest instructions that OpenBLAS may use",
+        ONEDNN_ISA,
+    ),
     "core": Key(CORETYPES, "this CPU's", "the processor whose kernels OpenBLAS takes"),
-    "cpu": Key(tuple(LEVELS), "the best this CPU has", "newest level of NumPy's own loops"),
+    "cpu": Key(tuple(LEVELS), "the best this CPU has", "newest level of NumPy's own loops", NEEDS),
 }
 
 CALLS = {
@@ -108,10 +113,6 @@ class Arrays(Writing):
             why = "%s, and isa=%s chooses OpenBLAS's kernels too" % cores
             return "core", why, "leave one of the two out"
         return ()
-
-    @classmethod
-    def needs(cls, switches):
-        return {"cpu": NEEDS.get(switches.get("cpu"), ())}
 
     @classmethod
     def environment(cls, switches, device):
@@ -163,7 +164,7 @@ class Arrays(Writing):
 
 
 def layout_lines(name, array, word):
-    """Returns lines that assign an array to a name as a layout says."""
+    """Lines that assign an array to a name as a layout says."""
     if word == layout.TRANSPOSED and not is_vector(array):
         # copied as it is turned, and turned back: the same values, columns side by side in memory
         return [f"{name} = np.swapaxes(np.swapaxes({array}, -1, -2).copy(), -1, -2)"]
@@ -193,7 +194,7 @@ PREFIXES, SUFFIXES = ("scipy_", ""), ("64_", "_64", "64", "")
 
 
 def openblas_functions():
-    """Returns functions of each loaded OpenBLAS by who has it: of its core, threads and release.
+    """Functions of each loaded OpenBLAS by who has it: of its core, threads and release.
 
     Its exported functions have a prefix in SciPy's wheels, and a suffix where integers have 64
     bits.
@@ -231,7 +232,7 @@ def openblas_functions():
 
 
 def blas():
-    """Returns the name and version of NumPy's BLAS; None where it doesn't say (before 1.26)."""
+    """The name and version of NumPy's BLAS; None where it doesn't say (before 1.26)."""
     try:
         built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return f"{built['name']} {built['version']}"
@@ -302,7 +303,7 @@ class SciPy(Arrays):
         return [f"y = {product}{bias}"]
 
     def _correlated(self, layer, pairs):
-        """Returns lines to ``y``: every example with every filter, as users loop over them."""
+        """Lines to ``y``: every example with every filter, as users loop over them."""
         lines = []
         if any(map(any, pairs)):
             lines.append(f"x = {padded('x', pairs, 0.0)}")

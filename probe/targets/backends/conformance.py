@@ -124,7 +124,7 @@ def _small_integers(shape, salt, largest):
 
 
 def exact_outputs(spec, x, w, b):
-    """Returns the exact outputs, int64 (batch, *spatial_out, filters), one output at a time."""
+    """The exact outputs, int64 (batch, *spatial_out, filters), one output at a time."""
     axes = [_taps_of_axis(spec, axis, size) for axis, size in enumerate(x.shape[1:-1])]
     y = np.zeros((x.shape[0],) + tuple(len(axis) for axis in axes) + (spec["filters"],), np.int64)
     channels = spec["in_channels"] // spec["groups"]
@@ -165,7 +165,7 @@ def _taps_of_axis(spec, axis, size):
 
 
 def compare_spec(spec, sizes, batch, run):
-    """Returns the Finding on one spec. ``run(spec, x, w, b)``: from container arrays to one."""
+    """The Finding on one spec. ``run(spec, x, w, b)``: from container arrays to one."""
     x, w, b = integer_operands(spec, sizes, batch)
     exact = exact_outputs(spec, x, w, b)
     operands = [
@@ -203,7 +203,7 @@ def running(backend):
 
 
 def check(run, dtypes=DTYPES):
-    """Returns the list of Findings on all specs. ``run(spec, x, w, b)`` gives a container array.
+    """The list of Findings on all specs. ``run(spec, x, w, b)`` gives a container array.
 
     ``run`` raises Unsupported for what the library refuses. See ``running``.
     """

@@ -78,10 +78,12 @@ class Key:
 
     ``values`` is a tuple of texts, or None for a whole number from 1 up (``describe`` says N).
     ``default`` is text for people: the value in effect for a user of the library who sets nothing.
+    ``needs``: of a switch of x86 instructions, the flags of /proc/cpuinfo that a CPU must have for
+    a value to be the one in effect: {value: (flag, ...)}.
     """
 
-    def __init__(self, values, default, doc):
-        self.values, self.default, self.doc = values, default, doc
+    def __init__(self, values, default, doc, needs=None):
+        self.values, self.default, self.doc, self.needs = values, default, doc, needs
 
     def accepts(self, text):
         """True where ``text`` is one of the values, spelled as it is stored."""
@@ -90,16 +92,15 @@ class Key:
         return text in self.values
 
     def describe(self):
-        """Returns the values as a user writes them: ``0|1``, or ``N``."""
+        """The values as a user writes them: ``0|1``, or ``N``."""
         return "N" if self.values is None else "|".join(self.values)
 
     def expects(self):
-        """Returns the values in words, for an error's advice."""
+        """The values in words, for an error's advice."""
         return "a whole number from 1 to 999999" if self.values is None else self.describe()
 
 
-# Limits of the instructions that oneDNN uses -> the flags of /proc/cpuinfo that a CPU must have
-# for the limit to be the one in effect.
+# Limits of the instructions that oneDNN uses, and what they need: see ``Key``.
 ONEDNN_ISA = {
     "sse41": ("sse4_1",),
     "avx": ("avx",),
@@ -114,12 +115,15 @@ ONEDNN_ISA = {
 
 # The ``isa`` switch of every target that carries oneDNN.
 ONEDNN_KEY = Key(
-    tuple(ONEDNN_ISA), "the best this CPU has", "newest instructions that oneDNN may use"
+    tuple(ONEDNN_ISA),
+    "the best this CPU has",
+    "newest instructions that oneDNN may use",
+    ONEDNN_ISA,
 )
 
 
 def isa_variables(switches):
-    """Returns the variables of the ``isa`` switch: today's name, and the one before oneDNN 2.1.
+    """The variables of the ``isa`` switch: today's name, and the one before oneDNN 2.1.
 
     TensorFlow and PyTorch both carry oneDNN, which reads these once, when it is loaded (developer
     guide, "CPU dispatcher control"). Eigen's and XLA's kernels ignore them.
@@ -188,9 +192,8 @@ class Backend(ABC):
     doc             one line for ``probe targets``
     suggestions     what ``probe targets`` lists after the name: "@gpu:0", ",onednn=0"
     broken          why another package's backend can't be used at all; empty
-    layouts         words of :mod:`probe.case.layout` that reach its kernels, ``offset:N`` for
-    every N;
-                    a library that copies its operands has one
+    layouts         words of :mod:`probe.case.layout` that reach its kernels, ``offset:N`` for all
+                    N; a library that copies its operands has one
     """
 
     name = ""
@@ -208,11 +211,6 @@ class Backend(ABC):
     def conflict(cls, switches):
         """(key, why, what to do) where ``switches``, a dict, contradict each other, or ()."""
         return ()
-
-    @classmethod
-    def needs(cls, switches):
-        """Which flags of the processor switches need beside ``isa``'s: {switch: (flag, ...)}."""
-        return {}
 
     @classmethod
     def requires(cls, switches):
@@ -235,8 +233,7 @@ class Backend(ABC):
     def defaults_on(cls, version, flags):
         """Switches whose default goes by the processor, with what it comes to: {switch: value}.
 
-        ``version``: the library's; ``flags``: the processor's, as
-        ``probe.targets.target.cpu_flags``."""
+        ``version``: the library's; ``flags``: as ``probe.targets.target.cpu_flags``."""
         return {}
 
     def lay(self, word):
@@ -260,8 +257,7 @@ class Backend(ABC):
         """The :class:`Operator` of a spec. Raises Unsupported where it is known not to run."""
 
     def stable(self, spec, accumulate=None):
-        """The :class:`Operator` that computes a spec by ``probe.stable``; ``accumulate``:
-        its own.
+        """The :class:`Operator` that computes a spec by ``probe.stable``; ``accumulate``: its own.
 
         Raises Unsupported where ``probe.stable`` does not know the library.
         """
@@ -276,7 +272,7 @@ class Backend(ABC):
         raise Unsupported("probe.stable.invariant takes no single operation of %s" % self.name)
 
     def kernels(self, spec, shapes):
-        """Returns what the library, when asked, says it would run: {source: [name, ...]}, or {}.
+        """What the library, when asked, says it would run: {source: [name, ...]}, or {}.
 
         ``shapes``: of x and w as containers. A source is a word such as ``backend-choice``; no name
         may hold a path, a host or a process number.
@@ -284,7 +280,7 @@ class Backend(ABC):
         return {}
 
     def run_file(self, path, arrays):
-        """Returns the outputs of a model's file, run whole as its users run it, by name of inputs.
+        """The outputs of a model's file, run whole as its users run it, by name of inputs.
 
         Unsupported: the library reads no such file.
         """
@@ -297,7 +293,7 @@ def pool_kind(spec):
 
 
 def spans(spec, sizes):
-    """Returns the Span of every axis. Unsupported: one needs a size that is open, as in a graph."""
+    """The Span of every axis. Unsupported: one needs a size that is open, as in a graph."""
     needed = spec["ceil_mode"] or spec["padding"] in BY_SIZE
     if needed and any(size is None for size in sizes):
         raise Unsupported(

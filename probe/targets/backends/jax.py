@@ -1,8 +1,7 @@
 """Runs JAX as its users call it: ``jax.lax`` and ``jax.numpy`` under ``jax.jit``, channels last.
 
-That is Flax's layout. A network is one function, so XLA may fuse what stands between its layers
-into them; weights are arguments of the compiled function, as parameters of a model are. XLA
-compiles one program for every shape. float64 is enabled for its own calls alone.
+That is Flax's layout. Weights are arguments of the compiled function, as parameters of a model
+are. XLA compiles one program for every shape. float64 is enabled for its own calls alone.
 """
 
 import re
@@ -11,6 +10,7 @@ import numpy as np
 
 from probe.case.operation import operand_names, operation_of_spec, windows_of_spec
 from probe.targets.backends.contract import (
+    ONEDNN_ISA,
     Key,
     PoolingLibrary,
     Unavailable,
@@ -47,7 +47,12 @@ SINCE = {"isa": (0, 6), "ynn": (0, 9)}
 
 KEYS = {
     "threads": Key(None, "one per core", "threads of XLA's CPU client"),
-    "isa": Key(tuple(ISA), "all of the processor's", "newest instructions that XLA may use; CPUs"),
+    "isa": Key(
+        tuple(ISA),
+        "all of the processor's",
+        "newest instructions that XLA may use; CPUs",
+        {level: ONEDNN_ISA.get(level, ()) for level in ISA},
+    ),
     "ynn": Key(("0", "1"), "1", "YNNPACK's kernels for sums and products inside XLA; CPUs"),
     "deterministic": Key(("0", "1"), "0", "XLA's deterministic operators; GPUs alone"),
     "tf32": Key(("0", "1"), "1 where the GPU has it", "float32 products in TF32; GPUs alone"),
@@ -85,7 +90,7 @@ class Jax(Writing):
 
     @classmethod
     def environment(cls, switches, device):
-        """Returns the platform, the client's threads (``NPROC`` before 0.4.31) and XLA's flags."""
+        """The platform, the client's threads (``NPROC`` before 0.4.31) and XLA's flags."""
         variables = {
             "JAX_PLATFORMS": "cpu" if device == "cpu" else "cuda",
             "TF_CPP_MIN_LOG_LEVEL": "2",

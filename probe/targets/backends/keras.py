@@ -85,7 +85,7 @@ class Keras(Writing):
 
     @classmethod
     def unneeded(cls, switches):
-        """Returns what Keras draws and reads tables with, and JAX where TensorFlow is below."""
+        """What Keras draws and reads tables with, and JAX where TensorFlow is below."""
         own = ("jax",) * (switches.get("backend") != "jax")
         return ("matplotlib", "pandas", "cv2") + own
 
@@ -156,7 +156,7 @@ class Keras(Writing):
         return source._replace(make=source.make + ("",) + traced, run=run)
 
     def traced(self, layer, shapes):
-        """Returns the arguments of ``tf.function``: one trace for all sizes."""
+        """The arguments of ``tf.function``: one trace for all sizes."""
         axes = shapes.rank + 2 - left_expression(layer, shapes).count("0")
         shape = (None,) * (axes - 1) + (layer["in_channels"],)
         compiled = ", jit_compile=True" if self.switches.get("xla") == "1" else ""
@@ -272,7 +272,7 @@ def layer_definitions(layer):
 
 
 def pooling_layer(layer):
-    """Returns the expression of a pooling layer. Raises Unsupported where Keras has none."""
+    """The expression of a pooling layer. Raises Unsupported where Keras has none."""
     name = {"max": "MaxPooling", "avg": "AveragePooling"}[pool_kind(layer)]
     name = f"keras.layers.{name}{len(layer['kernel'])}D"
     own = layer["padding"] == "same" and not layer["ceil_mode"]
@@ -284,7 +284,7 @@ def pooling_layer(layer):
 
 
 def typed(layer):
-    """Returns the word for a layer's dtype where it isn't Keras' default."""
+    """The word for a layer's dtype where it isn't Keras' default."""
     dtype = layer["dtype"]
     return {} if dtype == "float32" else {"dtype": f'"{dtype}"'}
 

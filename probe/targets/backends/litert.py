@@ -1,12 +1,9 @@
 """Runs LiteRT's interpreter on .tflite models such as TensorFlow's converter writes.
 
-A model holds its weights, and has one shape. ReLU and ReLU6 are fused into the operator before
-them, padding is PAD or PADV2 (TensorFlow's SAME and VALID are the operators' own), and what LiteRT
-has no operator for is made of those that the converter makes it of. Only folding is left out: a
-bias or a scale behind an operator stays ADD and MUL, since folded into its weights it is another
-sum. One spatial axis gets a height of 1 for the whole model, where a converter reshapes around
-every layer; so ``conv1d`` is CONV_2D. ``matmul`` and ``dense`` are FULLY_CONNECTED, and the bias of
-what has none is zeros.
+A model holds one operation and its weights, and has one shape. Padding is PAD or PADV2
+(TensorFlow's SAME and VALID are the operators' own). One spatial axis gets a height of 1, so
+``conv1d`` is CONV_2D. ``matmul`` and ``dense`` are FULLY_CONNECTED, and the bias of what has none
+is zeros.
 
 A ``LiteRTGraph`` (tensors, constants and operators of LiteRT's schema) is recorded without LiteRT;
 its ``LiteRTModel`` is packed once by the schema of an installed one, no TensorFlow is needed, and
@@ -62,8 +59,6 @@ OPTIONS = {
     "PAD": "Pad",
     "DIV": "Div",
 }
-# Options whose values are names of an enumeration of the schema.
-NAMED = {"padding": "Padding"}
 SCHEMA_VERSION = 3
 # of a buffer's bytes: the schema's force_align, which the Python packer ignores
 ALIGNMENT = 16
@@ -140,7 +135,7 @@ class LiteRT(Writing):
         )
 
     def kernels(self, spec, shapes):
-        """Returns the operators that the interpreter runs, each with who runs it."""
+        """The operators that the interpreter runs, each with who runs it."""
         if pool_kind(spec):
             return {}
         source = self.emit(spec, InputShape(spec, shapes["x"]))
@@ -170,7 +165,7 @@ def runners(details):
 
 
 def operators(graph, spec):
-    """Returns the tensor behind an operation of the graph's input. Raises Unsupported."""
+    """The tensor behind an operation of the graph's input. Raises Unsupported."""
     x = graph.x
     if pool_kind(spec):
         return pool_operators(graph, spec, x)
@@ -182,7 +177,7 @@ def operators(graph, spec):
 
 
 def weight_operands(graph, spec):
-    """Returns the weights and the bias of a spec; zeros where it has none."""
+    """The weights and the bias of a spec; zeros where it has none."""
     dtype, filters = graph.dtype, (spec["filters"],)
     shape, content = kernel_shape(spec), lambda operands: schema_weights(spec, operands["w"])
     bias = itemgetter("b") if spec["bias"] else np.zeros(filters, dtype)
@@ -198,7 +193,7 @@ def ahead(spec, name):
 
 
 def convolution_operators(graph, spec, x):
-    """Returns a convolution, behind PAD where its padding is neither SAME nor VALID."""
+    """A convolution, behind PAD where its padding is neither SAME nor VALID."""
     same, inputs = spec["padding"] == "same", weight_operands(graph, spec)
     shape, pads = window_outputs(spec, x)
     if operation_of_spec(spec).transposed:
@@ -265,7 +260,7 @@ def kernel_shape(spec):
 
 
 def schema_weights(spec, w):
-    """Returns a container array (*kernel, channels/groups, filters) in the operator's layout."""
+    """A container array (*kernel, channels/groups, filters) in the operator's layout."""
     if OPERATORS[spec["op"]] == "FULLY_CONNECTED":
         w = w.reshape(w.shape[-2:]).T
     if OPERATORS[spec["op"]] in ("CONV_2D", "TRANSPOSE_CONV"):
@@ -377,8 +372,8 @@ class LiteRTModel:
                 packed.builtinOptionsType = getattr(schema.BuiltinOptions, options)
                 packed.builtinOptions = getattr(schema, options + "T")()
                 for field, value in operation.fields.items():
-                    if field in NAMED:
-                        value = getattr(getattr(schema, NAMED[field]), value)
+                    if field == "padding":
+                        value = getattr(schema.Padding, value)
                     setattr(packed.builtinOptions, field, value)
         builder = schema.flatbuffers.Builder(1024)
         builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
@@ -391,7 +386,7 @@ class LiteRTModel:
 
 
 def aligned_buffer(schema):
-    """Returns a BufferT of the schema that packs its bytes at a multiple of ALIGNMENT."""
+    """A BufferT of the schema that packs its bytes at a multiple of ALIGNMENT."""
 
     def pack(self, builder):
         data = None

@@ -67,7 +67,7 @@ CONFIG = {
 
 
 def option_lines(switches):
-    """Returns lines that make a session's options, ``settings``. Idle threads sleep instead of
+    """Lines that make a session's options, ``settings``. Idle threads sleep instead of
     spinning.
 
     That moves no bits, and a model is rebuilt for every set of weights: its old threads would
@@ -156,7 +156,7 @@ class OnnxRuntime(Writing):
         return straight(OnnxGraph(layer, shapes), layer, shapes).run
 
     def model(self, graph, nodes, held, fed):
-        """Returns lines that make the session of nodes."""
+        """Lines that make the session of nodes."""
         inputs = [graph.value_info("x", graph.sizes())]
         inputs += [graph.value_info(name, graph.sizes_of(name)) for name in fed]
         constants = ['numpy_helper.from_array(%s, "%s")' % (name, name) for name in held]
@@ -180,7 +180,7 @@ class OnnxRuntime(Writing):
         )
 
     def kernels(self, spec, shapes):
-        """Returns the nodes of the optimised model, such as ``Conv (com.microsoft.nchwc)``."""
+        """The nodes of the optimised model, such as ``Conv (com.microsoft.nchwc)``."""
         import onnx
 
         options = self.namespace["options"]
@@ -216,7 +216,7 @@ class OnnxGraph:
         return 'value_info("%s", %s, %s)' % (name, self.kind, json.dumps(sizes) if sizes else None)
 
     def sizes(self):
-        """Returns the sizes of x, all open but the channels."""
+        """The sizes of x, all open but the channels."""
         channels = self.layer["in_channels"]
         if not self.product:
             return ["batch", channels] + ["size%d" % axis for axis in range(self.rank)]
@@ -246,7 +246,7 @@ class OnnxGraph:
         return ["w = %s" % w, *layout.offset_copy_lines("w", layout.layout_of_spec(layer))]
 
     def lines(self, layer, operands, shapes):
-        """Returns the nodes from the value named ``x`` to ``y``."""
+        """The nodes from the value named ``x`` to ``y``."""
         if self.product:
             return self.multiplied(layer, operands)
         if pool_kind(layer):
@@ -259,7 +259,7 @@ class OnnxGraph:
         return [node_text(kind, ["x", *operands], "y", words)]
 
     def transposed_windows(self, layer):
-        """Returns a transposed convolution's attributes, with the numbers at all sizes alike."""
+        """A transposed convolution's attributes, with the numbers at all sizes alike."""
         plain = dict(layer, padding="valid")
         words, (before, after) = self.windows(plain), zip(*self.shapes.around)
         if any(map(any, self.shapes.around)):
@@ -282,7 +282,7 @@ class OnnxGraph:
         return [product, node_text("Add", ["y_product", "b"], "y")]
 
     def windows(self, layer):
-        """Returns a convolution's attributes. ``same`` is SAME_UPPER: the odd zero goes after.
+        """A convolution's attributes. ``same`` is SAME_UPPER: the odd zero goes after.
 
         ONNX Runtime refuses auto_pad with dilation. Without a stride its pads are the same at all
         sizes and are written out, as converters do.
@@ -375,26 +375,26 @@ class OpenVino(OnnxRuntime):
     def setup(self):
         return ()
 
+    def properties(self):
+        """The plugin's properties that the switches set, as the text of a dict."""
+        switches = self.switches
+        texts = [text % switches[name] for name, text in PROPERTIES.items() if name in switches]
+        return "{%s}" % ", ".join(texts)
+
     def opens(self):
-        words = [
-            PROPERTIES[name] % self.switches[name] for name in PROPERTIES if name in self.switches
-        ]
-        properties = ", {%s}" % ", ".join(words) if words else ""
+        properties = ", " + self.properties() if self.properties() != "{}" else ""
         return (
             "model = ov.Core().read_model(model.SerializeToString())",
             'session = ov.compile_model(model, "CPU"%s)' % properties,
         )
 
     def run_file(self, path, arrays):
-        own = [
-            PROPERTIES[name] % self.switches[name] for name in PROPERTIES if name in self.switches
-        ]
-        properties = json.loads("{%s}" % ", ".join(own))
+        properties = json.loads(self.properties())
         model = self.namespace["ov"].compile_model(path, "CPU", properties)
         return list(model(arrays).values())
 
     def kernels(self, spec, shapes):
-        """Returns the nodes of the compiled model, such as ``Convolution (brgconv_avx512_f32)``."""
+        """The nodes of the compiled model, such as ``Convolution (brgconv_avx512_f32)``."""
         recorder = CompileRecorder(self.namespace["ov"])
         self.watched(spec, shapes, ov=recorder)
         nodes = [node.get_rt_info() for node in recorder.made.get_runtime_model().get_ordered_ops()]

@@ -156,7 +156,7 @@ def layer_text(name, kind, bottoms, tops, fields):
 
 
 def laid_out(prototxt):
-    """Returns lines of a model's text, long fields in rows; Caffe's format knows no line ends."""
+    """Lines of a model's text, long fields in rows; Caffe's format knows no line ends."""
     lines = []
     for line in prototxt.splitlines():
         group, brace, fields = line.partition("_param {")

@@ -34,15 +34,15 @@ class Arithmetic:
         self.working = np.dtype("float64" if name == "float64" else "float32")
 
     def widen(self, array):
-        """Returns a container array in the working dtype (exact)."""
+        """A container array in the working dtype (exact)."""
         return array if self.native else floats.widen(array, self.name).astype(self.working)
 
     def narrow(self, array):
-        """Returns the container array of values that are in the format already."""
+        """The container array of values that are in the format already."""
         return array if self.native else floats.round_float32_to(array, self.name)
 
     def rounded(self, array):
-        """Returns values of the working dtype rounded to the format."""
+        """Values of the working dtype rounded to the format."""
         return array if self.native else self.widen(floats.round_float32_to(array, self.name))
 
     def add(self, a, b):
@@ -148,7 +148,7 @@ class Factors:
         return len(self.positions) * self.channels
 
     def __call__(self, leaf):
-        """Returns the input and the weight of one leaf."""
+        """The input and the weight of one leaf."""
         position, channel = divmod(leaf, self.channels)
         return self.x.array[(slice(None), channel, None) + self._window(position)], self.w[leaf]
 

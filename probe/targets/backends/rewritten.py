@@ -48,7 +48,7 @@ def spec_operator(backend, spec):
 
 
 def split_specs(spec):
-    """Returns the specs of the calls that a spec stands for: itself, or the two of a split one.
+    """The specs of the calls that a spec stands for: itself, or the two of a split one.
 
     The bias, if there is one, belongs to the first call.
     """
@@ -114,7 +114,7 @@ class OfArrays(Operator):
 
 
 def library_call(backend, spec, shape):
-    """Returns f(operands) -> f(array) -> array: one call for inputs of this shape."""
+    """f(operands) -> f(array) -> array: one call for inputs of this shape."""
     operator = spec_operator(backend, spec).at(tuple(shape))
 
     def bind(operands):

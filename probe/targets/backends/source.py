@@ -155,7 +155,7 @@ class Writing(Backend):
         return major_minor(self.version or "999")
 
     def said(self, error):
-        """Returns what an error of the library says, in one line of at most 300 characters."""
+        """What an error of the library says, in one line of at most 300 characters."""
         return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
     def guarded(self, call):
@@ -203,14 +203,14 @@ PRODUCT_OPS = ("matmul", "dot", "sum", "dense")
 
 
 def left_expression(spec, shapes):
-    """Returns the expression of x (batch, length, in_channels) as it is written in the call."""
+    """The expression of x (batch, length, in_channels) as it is written in the call."""
     if spec["op"] not in ("matmul", "dot") or shapes.stacked:
         return "x"
     return "x[0, 0]" if spec["op"] == "dot" and shapes.shape[1] == 1 else "x[0]"
 
 
 def right_expression(spec, w):
-    """Returns the expression of w (1, in_channels, filters), of the name given, in the call."""
+    """The expression of w (1, in_channels, filters), of the name given, in the call."""
     if spec["op"] not in ("matmul", "dot"):
         return w
     return w + ("[0, :, 0]" if spec["op"] == "dot" and spec["filters"] == 1 else "[0]")
@@ -243,7 +243,7 @@ class InputShape:
 
     @property
     def shape(self):
-        """Returns the input's: (batch, *spatial, channels)."""
+        """The input's: (batch, *spatial, channels)."""
         self.asked = True
         return self._shape
 
@@ -260,7 +260,7 @@ class InputShape:
 
 
 def straight(backend, layer, shapes):
-    """Returns the Source of a library whose operations are calls, a line or a few for each.
+    """The Source of a library whose operations are calls, a line or a few for each.
 
     ``backend`` has ``enter(layer, shapes)``, lines; ``operand(layer, name)``, lines that assign to
     ``w`` or ``b`` what the library's call takes; ``lines(layer, operands, shapes)``, lines from the
@@ -290,7 +290,7 @@ def channels_first_weights(layer):
 
 
 def weight_sizes(layer):
-    """Returns the sizes of a layer's weights where channels come first."""
+    """The sizes of a layer's weights where channels come first."""
     filters, channels = layer["filters"], layer["in_channels"]
     if layer["op"] == "dense":
         return [filters, channels]
@@ -357,7 +357,7 @@ class EmittedOperator(Operator):
         self.by_source = functools.lru_cache(16)(functools.partial(CompiledSource, backend, spec))
 
     def at(self, shape):
-        """Returns the CompiledSource for inputs (batch, *spatial, channels) of this shape.
+        """The CompiledSource for inputs (batch, *spatial, channels) of this shape.
         Raises Unsupported."""
         return self.every.get(_shape_class(shape)) or self.by_shape(tuple(shape))
 
@@ -393,7 +393,7 @@ def compiled_stages(source, names, namespace):
 # lines of many shapes are the same text
 @functools.lru_cache(256)
 def _compiled_text(text):
-    """Returns lines compiled, under a name by which tracebacks find them."""
+    """Lines compiled, under a name by which tracebacks find them."""
     # tracebacks and inspect find the lines of compiled text in linecache, by this name
     name = "<probe %s>" % hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
@@ -406,7 +406,7 @@ def _function_lines(name, parameters, lines, result):
 
 
 def defined(name, parameters, lines):
-    """Returns the lines of a function that returns what its last line assigns to ``y``."""
+    """The lines of a function that returns what its last line assigns to ``y``."""
     *body, last = lines
     head = "def %s(%s):" % (name, ", ".join(parameters))
     return (head, *indented(body + [last.replace("y = ", "return ", 1)]), "")
@@ -417,7 +417,7 @@ def indented(lines):
 
 
 def assignment(name, expression):
-    """Returns the line that assigns to a name; none where it would assign the name to itself."""
+    """The line that assigns to a name; none where it would assign the name to itself."""
     return [] if expression == name else ["%s = %s" % (name, expression)]
 
 
@@ -431,7 +431,7 @@ def one_or_all(entries):
 
 
 def number_text(value):
-    """Returns a number in Python's words, infinity too."""
+    """A number in Python's words, infinity too."""
     return 'float("%s")' % value if math.isinf(value) else str(value)
 
 

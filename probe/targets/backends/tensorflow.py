@@ -185,7 +185,7 @@ class TensorFlow(Writing):
         return self.switches.get("weights") == "constant"
 
     def in_function(self, source, layer, shapes):
-        """Returns the Source whose ``run`` calls a tf.function with the lines of ``source``."""
+        """The Source whose ``run`` calls a tf.function with the lines of ``source``."""
         dtype, arguments = layer["dtype"], ["x"]
         if not self.constant:
             arguments += operand_names(layer)
@@ -227,7 +227,7 @@ class TensorFlow(Writing):
         return source._replace(make=lines, run=run)
 
     def fed(self, layer, shapes):
-        """Returns shapes of the inputs and of the operands as texts; batch and sizes are open."""
+        """Shapes of the inputs and of the operands as texts; batch and sizes are open."""
         axes = shapes.rank + 2
         if self.flat(layer):
             axes -= left_expression(layer, shapes).count("0")
@@ -236,7 +236,7 @@ class TensorFlow(Writing):
         return list(map(str, [first, *(self.operand_shape(layer, n, shapes.rank) for n in names)]))
 
     def operand_shape(self, layer, name, rank):
-        """Returns the shape of an operand as the call takes it, with None for what is open."""
+        """The shape of an operand as the call takes it, with None for what is open."""
         if name != "w":
             return (layer["filters"],)
         channels, filters = layer["in_channels"], layer["filters"]
@@ -362,7 +362,7 @@ class TensorFlow(Writing):
         return lines + [f"y = tf.nn.{op}(x, {w}, {keywords(words)})"]
 
     def pooled(self, layer, x, shapes):
-        """Returns the expression of ``tf.nn``'s pooling: SAME, VALID, or ``tf.pad`` before it."""
+        """The expression of ``tf.nn``'s pooling: SAME, VALID, or ``tf.pad`` before it."""
         kind, rank, padding = pool_kind(layer), len(layer["kernel"]), layer["padding"]
         name = f"tf.nn.{kind}_pool{rank}d"
         sizes = [list(layer["kernel"]), list(layer["stride"])]
@@ -451,7 +451,7 @@ def stable(layer, x, arrays):
 
 
 def by_hand(layer, operands, pairs, graph):
-    """Returns lines from ``x`` to ``y``: a multiplication and an addition for each product.
+    """Lines from ``x`` to ``y``: a multiplication and an addition for each product.
 
     Products are added row by row of the window, channels innermost, as ``probe.stable``
     does, so no
@@ -572,7 +572,7 @@ def refusals(tf):
 
 
 def error_line(error):
-    """Returns what a library's error says, in one line of at most 300 characters.
+    """What a library's error says, in one line of at most 300 characters.
 
     That is its first line after Keras' heading, and its last one where a call stack is in between.
     """

@@ -288,7 +288,7 @@ def transposed_lines(layer, operands, pairs):
 
 
 def memory_format_lines(x, layer, word):
-    """Returns lines that lay a tensor out as a word says, where turning an array does not do it."""
+    """Lines that lay a tensor out as a word says, where turning an array does not do it."""
     if word == CHANNELS_LAST:
         three = "_3d" * (len(layer["kernel"]) == 3)
         return [f"{x} = {x}.to(memory_format=torch.channels_last{three})"]
@@ -345,7 +345,7 @@ def require_gpu(torch, device):
 
 
 def torch_facts(torch, device):
-    """Returns what to publish about a started PyTorch; ``onednn`` tells whether it may be used."""
+    """What to publish about a started PyTorch; ``onednn`` tells whether it may be used."""
     cpu = getattr(torch.backends, "cpu", None)  # from 2.1 on
     # a switch from 1.11 on
     enabled = getattr(torch._C, "_get_mkldnn_enabled", lambda: True)
