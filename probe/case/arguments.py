@@ -190,7 +190,7 @@ def axis_sizes(name: str, value: object, rank: int) -> tuple[int, ...]:
     if len(entries) != rank:
         form = "x".join(["N"] * rank)
         raise InputError(
-            name, value, f"{len(entries)} sizes for {rank} axes", f"write {name}={form}"
+            name, value, f"{len(entries)} sizes for {axes_text(rank)}", f"write {name}={form}"
         )
     return tuple(whole_number(name, entry) for entry in entries)
 
@@ -235,7 +235,7 @@ def parse_put(value: str, ranks: Mapping[str, int]) -> tuple[Place, ...]:
         if name not in ranks:
             raise InputError("put", value, f"the case has no {name}", PUTS)
         if len(index) > ranks[name]:
-            why = f"{len(index)} numbers for the {ranks[name]} axes of {name}"
+            why = f"{len(index)} numbers, and {name} has {axes_text(ranks[name])}"
             raise InputError("put", value, why, PUTS)
         places.append((name, index, number))
     return tuple(places)
@@ -281,6 +281,11 @@ def whole_numbers(name: str, text: str) -> list[int]:
     return sorted(numbers)
 
 
+def axes_text(count: int, kind: str = "") -> str:
+    """``1 axis``, ``2 spatial axes``."""
+    return f"{count} {kind}{'axis' if count == 1 else 'axes'}"
+
+
 def choice(name: str, value: object, known: Iterable[str]) -> str:
     """``value`` if it is one of ``known``; else InputError lists them."""
     names = list(known)
@@ -317,7 +322,7 @@ def padding(value: object, rank: int, transposed: bool = False) -> Padding:
     else:
         entries = [value]
     if len(entries) not in (1, rank):
-        why = f"{len(entries)} entries for {rank} spatial axes"
+        why = f"{len(entries)} entries for {axes_text(rank, 'spatial ')}"
         raise InputError("padding", value, why, PADDINGS)
     pairs = []
     for entry in entries:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from probe.case import floats, memory, operands
-from probe.case.arguments import not_waiting
+from probe.case.arguments import axes_text, not_waiting
 from probe.case.errors import Foreign, InputError, foreign
 from probe.record.contract import Input
 
@@ -164,7 +164,7 @@ def generated_inputs(
             raise InputError("shape", name, "the model has no such input", f"it has {there}")
         spec = next(spec for spec in inputs if spec.name == name or not name)
         if spec.dtype and len(spec.shape) != len(shape):
-            why = f"{spec.name} has {len(spec.shape)} axes"
+            why = f"{spec.name} has {axes_text(len(spec.shape))}"
             raise InputError("shape", "x".join(map(str, shape)), why, _how(spec, vary, most))
     arrays, missing = {}, []
     for number, spec in enumerate(inputs):
@@ -257,7 +257,7 @@ def varied_axes(
                 why = "no input has this name"
                 raise InputError("vary", vary, why, f"there are {', '.join(arrays)}")
             if axis >= arrays[name].ndim:
-                why = f"{name} has {arrays[name].ndim} axes"
+                why = f"{name} has {axes_text(arrays[name].ndim)}"
                 raise InputError("vary", vary, why, "count them from 0")
         return axes
     free = dict[str, list[int]]()  # the likeliest last: the last open axis, else the longest

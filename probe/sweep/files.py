@@ -77,8 +77,9 @@ def machine_folders(path: Path) -> list[Path]:
     Errors: StoreError if there's no such path.
     """
     if not path.is_dir():
-        why = "it is a file; give its" if path.is_file() else "there is no such"
-        raise StoreError(f"path={path}: {why} folder; check the name")
+        there = "it is a file; give its folder"
+        why = there if path.exists() else "there is no such folder; check the name"
+        raise StoreError(f"path={path}: {why}")
     places = set()
     for up_to, folders, names in os.walk(path):
         # what Git and others keep for themselves is not a store
@@ -105,6 +106,7 @@ _REASONS = {
     errno.EROFS: ("the file system is read-only", "choose a folder that can be written"),
     errno.EACCES: ("no permission to write there", "choose a folder that can be written"),
     errno.EPERM: ("no permission to write there", "choose a folder that can be written"),
+    errno.ENOENT: ("no folder can be made there", "choose a different folder"),
     errno.ENOTDIR: ("a part of the path is a file", "choose a folder"),
     errno.EEXIST: ("there is a file of that name", "choose a folder"),
 }

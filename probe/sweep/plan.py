@@ -58,9 +58,9 @@ def axis_values(values: Sequence[int], vary: str) -> tuple[list[int], int]:
     shown = ",".join(map(str, distinct[:9])) or "(none)"
     if len(distinct) < 2:
         why = "a sweep compares each value with the longest"
-        raise InputError(f"{vary} values", shown, why, "give two or more, such as 5..64")
+        raise InputError("lengths", shown, why, "give two or more, such as 5..64")
     if distinct[0] < 1:
-        raise InputError(f"{vary} values", shown, "they must be 1 or more", "leave out the others")
+        raise InputError("lengths", shown, "they must be 1 or more", "leave out the others")
     return distinct[:-1], distinct[-1]
 
 

@@ -118,7 +118,9 @@ def checked_case(case: object) -> Case:
     """The case that was given. InputError for anything else, such as a text or a model."""
     if not isinstance(case, Case):
         todo = 'give one such as probe.Case(op="conv1d", kernel=5, in_channels=4)'
-        raise InputError("case", type(case).__name__, "this is not a probe.Case", todo)
+        raise InputError(
+            "case", type(case).__name__, "an object of this class is not a probe.Case", todo
+        )
     return case
 
 
@@ -128,7 +130,9 @@ def checked_target(target: Any) -> Target:
         return Target.parse(target)
     if not isinstance(target, Target):
         todo = 'give a text such as "torch,threads=1"; a case stands before it'
-        raise InputError("target", type(target).__name__, "this is not a target", todo)
+        raise InputError(
+            "target", type(target).__name__, "an object of this class is not a target", todo
+        )
     return target
 
 
@@ -161,14 +165,14 @@ def checked_sides(
 Lengths = Iterable[int | str] | str | None
 
 
-def length_values(lengths: Any, vary: str = "length") -> list[int]:
+def length_values(lengths: Any) -> list[int]:
     """The values of an axis ascending, each once. InputError: they aren't whole numbers."""
     if isinstance(lengths, int | np.integer):
         why = "one length has nothing to be compared with"
         todo = f"write range(1, {lengths + 1}) or [1, {lengths}]"
         raise InputError("lengths", lengths, why, todo)
     if isinstance(lengths, str):
-        return whole_numbers("lengths" if vary == "length" else f"{vary} values", lengths)
+        return whole_numbers("lengths", lengths)
     whole = list(lengths) if isinstance(lengths, Iterable) else None
     if whole is None or not all(isinstance(length, int | np.integer) for length in whole):
         todo = "write range(5, 41), [5, 9] or 5..40"

@@ -193,7 +193,7 @@ def remedies(
     TargetError where the default can't run.
     """
     where = checked_target(target)
-    tried = [*(only or ())]
+    tried = [only] if isinstance(only, str) else [*(only or ())]
     sizes = [whole_number("chunks", name[7:]) for name in tried if name.startswith("chunks=")]
     values = length_values(lengths)
     if isinstance(subject, Case):

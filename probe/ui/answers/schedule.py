@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.case.arguments import typed, whole_number
+from probe.case.arguments import axes_text, typed, whole_number
 from probe.case.errors import Foreign, InputError, Nondeterministic, ProbeError, refuse
 from probe.diff.pieces import (
     Arrays,
@@ -313,9 +313,9 @@ def schedule_axes(
         input_name = input_name or name
         if input_name not in arrays or len(axes) != count:
             todo = f"write schedule:{name}:{'2,3' if count > 1 else '2'}, of {', '.join(arrays)}"
-            raise InputError("vary", vary, f"it names no {counted(count, 'axis')}", todo)
+            raise InputError("vary", vary, f"it does not name {axes_text(count)}", todo)
         if max(axes) >= arrays[input_name].ndim:
-            why = f"{input_name} has {arrays[input_name].ndim} axes"
+            why = f"{input_name} has {axes_text(arrays[input_name].ndim)}"
             raise InputError("vary", vary, why, "count them from 0")
         return [[{input_name: axis} for axis in axes]]
     behind = range(1, array.ndim)
@@ -325,7 +325,7 @@ def schedule_axes(
         return [[each] for each in likely + [each for each in others if each not in likely]]
     pairs = [(a, a + 1) for a in behind[:-1]]
     if not pairs:
-        why = f"{name} has {array.ndim} axes, and tiles need a batch and two more"
+        why = f"{name} has {axes_text(array.ndim)}, and tiles need a batch and two more"
         raise InputError("vary", vary, why, "use chunks:C")
     pairs.sort(key=lambda pair: -min(array.shape[axis] for axis in pair))
     return [[{name: axis} for axis in pair] for pair in pairs]

@@ -422,7 +422,7 @@ def sweep(
     if (vary := axis_of(checked_case(case), vary)) == "layout":
         values = _layout_numbers(lengths)
     else:
-        values = length_values(lengths, vary)
+        values = length_values(lengths)
     plans = Plans([case], vary, *axis_values(values, vary))
     require_places(case_at(plans[0].case, vary, values[-1]))
     # the largest value is in every part: all others are compared with it

@@ -185,7 +185,9 @@ def test_wrong_input_is_an_input_error():
             lambda: probe.network(lambda x: x)
         ),
         "model=dict: dict is neither a model": lambda: probe.network({"rank": 1}, "reference"),
-        "target=NoneType: this is not a target": lambda: probe.sweep(CASE, [5, 9], None),
+        "target=NoneType: an object of this class is not a target": lambda: probe.sweep(
+            CASE, [5, 9], None
+        ),
         "fixed=9: it is for a model": lambda: probe.remedies(CASE, [5, 9], "reference", fixed=9),
         "trust=True: it is for a model": lambda: probe.remedies(
             CASE, [5, 9], "reference", trust=True

@@ -73,7 +73,10 @@ PYTHON = {
         lambda: probe.order(sum),
         r"n=.none.: .*write probe.order\(f, 9\)",
     ),
-    "a text for a case": (lambda: probe.thresholds("conv1d"), "case=str: this is not a probe.Case"),
+    "a text for a case": (
+        lambda: probe.thresholds("conv1d"),
+        "case=str: an object of this class is not a probe.Case",
+    ),
     "a model without inputs": (
         lambda: probe.network(layer(), vary="batch", at=1, against=8),
         r'inputs=.none.: .*give inputs="FILE.npz", or shapes=\{"": \(8, 64\)\}',
@@ -94,7 +97,7 @@ PYTHON = {
     ),
     "arguments the wrong way round": (
         lambda: probe.explain("torch", case(), 5, 9),
-        "target=Case: this is not a target; give a text",
+        "target=Case: an object of this class is not a target; give a text",
     ),
     "switches in a target's name": (
         lambda: probe.Target("torch,threads=2"),
