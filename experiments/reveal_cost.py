@@ -127,7 +127,6 @@ def fastest(session: AnySession, case: Case) -> Orders:
 
 
 calls_of_one = cache(fprev_calls)
-"""Calls that FPRev needs for one output that is added like this."""
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -47,6 +48,9 @@ MISTAKE = "a mistake of probe's: "
 """What the reason of a trial begins with that ended in an exception of our own."""
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True)
 class Trial:
     """One random pair. ``number``: its place in the draw; ``against_target`` None: one target."""
@@ -71,11 +75,7 @@ class Drawing:
 
     def trials(self, target: str, count: int, seed: int) -> list[Trial]:
         """``count`` trials on a target. The same ones for a seed; a longer draw begins with it."""
-        draws = (
-            self._trial(random.Random(f"{seed} {target} {number}"), target, number)
-            for number in itertools.count()
-        )
-        return list(itertools.islice(filter(None, draws), count))
+        return first_drawn(lambda rng, n: self._trial(rng, target, n), f"{seed} {target}", count)
 
     def _trial(self, rng: random.Random, target: str, number: int) -> Trial | None:
         """None where the draw is not a case, or too large."""
@@ -125,6 +125,12 @@ class Drawing:
         if self.layouts and windows and rng.random() < 0.3:
             found["layout"] = rng.choice(self.layouts)
         return found, longest
+
+
+def first_drawn(draw: Callable[[random.Random, int], T | None], seed: str, count: int) -> list[T]:
+    """The first draws that give something; each has a seed of its own."""
+    draws = (draw(random.Random(f"{seed} {number}"), number) for number in itertools.count())
+    return list(itertools.islice((one for one in draws if one is not None), count))
 
 
 AXES = {"dense": ("batch",), "matmul": ("length", "length", "filters"), "sum": ("length",)}

@@ -8,7 +8,6 @@ give it the same bits at all of them.
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lib.answering import Answer
-from lib.fuzzing import Drawing, Judging
+from lib.fuzzing import Drawing, Judging, first_drawn
 from lib.referee import Arrays, Referee
 from probe.case import operands, ulp
 from probe.case.case import Case
@@ -64,11 +63,8 @@ class Asked:
 
 def drawn(drawing: Drawing, target: str, count: int, seed: int) -> list[Asked]:
     """``count`` cases on a target. The same ones for a seed; a longer draw begins with it."""
-    draws = (
-        _drawn(random.Random(f"{seed} promises {target} {number}"), drawing, target, number)
-        for number in itertools.count()
-    )
-    return list(itertools.islice(filter(None, draws), count))
+    seeded = f"{seed} promises {target}"
+    return first_drawn(lambda rng, n: _drawn(rng, drawing, target, n), seeded, count)
 
 
 def _drawn(rng: random.Random, drawing: Drawing, target: str, number: int) -> Asked | None:

@@ -19,6 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from lib import pictures
+from lib.notebook import newest
 from probe.case import floats
 from probe.case.case import Case
 from probe.report.plots import DIFFERS, QUIET, STABLE
@@ -76,15 +77,14 @@ class Readings:
 
     def __init__(self, results: Results) -> None:
         self.results = results
-        runs = results.runs.sort_values("started").groupby("target").tail(1)
-        self._windows = self._of(results.windows, runs)
-        self._outputs = self._of(results.outputs, runs)
-        self._failures = self._of(results.failures, runs)
+        self._windows, self._outputs, self._failures = (
+            {
+                (str(target), str(case_id)): rows
+                for (target, case_id), rows in newest(results, table).groupby(["target", "case_id"])
+            }
+            for table in ("windows", "outputs", "failures")
+        )
         self._read: dict[tuple[str, str], Reading] = {}
-
-    def _of(self, rows: pd.DataFrame, runs: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
-        kept = rows[rows.run_id.isin(runs.run_id)]
-        return {(str(t), str(c)): found for (t, c), found in kept.groupby(["target", "case_id"])}
 
     @cached_property
     def cases(self) -> dict[Case, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import html
 import importlib.util
 import os
@@ -91,6 +92,31 @@ def test_commands_and_options_exist(page):
 def test_python_of_pages_compiles(page):
     for text, _ in blocks(page, "python"):
         compile(text, page.name, "exec")
+
+
+ROWS_OF_PLACES = re.compile(
+    r"^\| (?P<question>[^|]+\?) \| `(?P<path>[^`]+)` \| (?P<names>.+) \|$", re.M
+)
+
+
+def names_of(path):
+    """What a module defines: functions, classes, ``Class.method`` and constants."""
+    names = set()
+    for node in ast.parse(path.read_text()).body:
+        names |= {getattr(node, "name", "")}
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        names |= {one.id for one in targets if isinstance(one, ast.Name)}
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{each.name}" for each in node.body if hasattr(each, "name")}
+    return names
+
+
+def test_what_a_newcomer_looks_for_stands_where_contributing_says():
+    places = [*ROWS_OF_PLACES.finditer((ROOT / "CONTRIBUTING.md").read_text())]
+    assert len(places) >= 25
+    for place in places:
+        names = set(re.findall(r"`([^`]+)`", place["names"]))
+        assert names and names <= names_of(ROOT / place["path"]), place["question"]
 
 
 def environment():
