@@ -26,54 +26,38 @@ from probe.case.errors import (
 )
 from probe.targets import budget
 
-# Every command, in the order in which ``probe --help`` lists them, and where it is. Two words: a
-# further form of the first, which the help of that one lists.
+# Every command, in the order in which ``probe --help`` lists them: where it is in this folder, and
+# the name that it had before, which still runs. Two words: a further form of the first, which the
+# help of that one lists.
 COMMANDS = {
-    "MODEL": "models.examine",
-    "diff": "models.diff",
-    "record": "models.record",
-    "explain": "cases.explain",
-    "order": "cases.order",
-    "order window": "cases.window",
-    "sweep": "cases.sweep",
-    "fix": "models.fix",
-    "fix sizes": "cases.sizes",
-    "fix padding": "models.padding",
-    "report": "cases.report",
-    "report shrink": "cases.shrink",
-    "report verify": "cases.verify",
-    "report emulate": "cases.emulate",
-    "bisect": "cases.bisect",
-    "check": "here.check",
-    "check lock": "here.lock",
-    "check setup": "here.setup",
-    "results": "here.results",
-    "results merge": "here.merge",
-    "targets": "here.targets",
-    "targets machine": "here.machine",
-    "targets doctor": "here.doctor",
-    "targets install": "here.install",
-    "run": "here.run",
-    "demo": "here.demo",
+    "MODEL": ("models.examine", "examine"),
+    "diff": ("models.diff", "network"),
+    "record": ("models.record", ""),
+    "explain": ("cases.explain", ""),
+    "order": ("cases.order", ""),
+    "order window": ("cases.window", "window"),
+    "sweep": ("cases.sweep", ""),
+    "fix": ("models.fix", "remedies"),
+    "fix sizes": ("cases.sizes", "thresholds"),
+    "fix padding": ("models.padding", ""),
+    "report": ("cases.report", "reproduce"),
+    "report shrink": ("cases.shrink", "shrink"),
+    "report verify": ("cases.verify", "verify"),
+    "report emulate": ("cases.emulate", "emulate"),
+    "bisect": ("cases.bisect", ""),
+    "check": ("here.check", ""),
+    "check lock": ("here.lock", "lock"),
+    "check setup": ("here.setup", "setup"),
+    "results": ("here.results", ""),
+    "results merge": ("here.merge", "merge"),
+    "targets": ("here.targets", ""),
+    "targets machine": ("here.machine", "machine"),
+    "targets doctor": ("here.doctor", "doctor"),
+    "targets install": ("here.install", "install"),
+    "run": ("here.run", ""),
+    "demo": ("here.demo", ""),
 }
-# Names of before, which still run.
-RENAMED = {
-    "examine": "MODEL",
-    "network": "diff",
-    "window": "order window",
-    "remedies": "fix",
-    "thresholds": "fix sizes",
-    "reproduce": "report",
-    "shrink": "report shrink",
-    "verify": "report verify",
-    "emulate": "report emulate",
-    "lock": "check lock",
-    "setup": "check setup",
-    "merge": "results merge",
-    "machine": "targets machine",
-    "doctor": "targets doctor",
-    "install": "targets install",
-}
+RENAMED = {before: name for name, (_, before) in COMMANDS.items() if before}
 
 # Exit status after a mistake of ours (sysexits' EX_SOFTWARE).
 BROKEN = 70
@@ -89,7 +73,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         # only now: `probe --help` and a shell that completes words import no other command
-        module, _, function = COMMANDS[cmd_name].partition(".")
+        module, _, function = COMMANDS[cmd_name][0].partition(".")
         command: click.Command = getattr(import_module(f"probe.ui.cli.{module}"), function)
         forms = [name for name in COMMANDS if name.startswith(f"{cmd_name} ")]
         if forms:

@@ -47,6 +47,10 @@ RECORD = "PROBE_BITS_RECORD"
 LARGEST = 1 << 24
 
 
+# Of a check that was not run, and of an output that a run no longer has.
+NO_BITS = Bits("none", (), "0" * 32)
+
+
 @dataclass
 class Checked:
     """One check. ``check``: its name; ``test``: the test that it is of, or the name again.
@@ -82,6 +86,10 @@ class Checked:
             )
         if self.verdict == NEW:
             return f"check={self.check}: bits.lock has no entry; run {add} to add it"
+        if self.verdict == UNKNOWN and self.bits == NO_BITS:
+            return (
+                f"check={self.check}: it was not run, so its bits are unknown"
+            )
         if self.verdict == SAME or self.accepted is None:
             return ""
         text = f"{self.bits.text}, accepted is {self.accepted.bits.text}"

@@ -55,6 +55,7 @@ from probe.ui.lock import checks, conditions
 from probe.ui.lock.checks import (
     CHANGED,
     NEW,
+    NO_BITS,
     OUT,
     RECORD,
     SAME,
@@ -315,8 +316,7 @@ def check_runs(
                 problem = f"it could not be run: {error.why}{todo}"
         if computed is None:
             known = next(iter((now.checks.get(name) or {}).values()), None)
-            nothing = known.bits if known else Bits("none", (), "0" * 32)
-            checked = Checked(name, name, nothing, {}, UNKNOWN, accepted=known)
+            checked = Checked(name, name, NO_BITS, {}, UNKNOWN, accepted=known)
             checked.why = {"cause": None, "said": problem or f"it was not run: {budget.spent()}"}
             results.append(checked)
             continue
@@ -341,7 +341,7 @@ def _missing_outputs(lock: LockFile, name: str, computed: Sequence[Checked]) -> 
     for check, entries in lock.checks.items():
         output = check.rpartition("::")[0] == name and check not in lock.runs
         if (check == name or output) and check not in present:
-            checked = Checked(check, name, Bits("none", (), "0" * 32), {}, CHANGED)
+            checked = Checked(check, name, NO_BITS, {}, CHANGED)
             checked.accepted = next(iter(entries.values()))
             checked.why = {"cause": None, "said": "there is no such output any more"}
             results.append(checked)

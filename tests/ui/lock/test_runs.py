@@ -124,7 +124,8 @@ def test_a_lock_runs_no_code_that_the_user_does_not_trust(here, capfd):
         (here / "bits.lock").write_text("\n".join(lines) + "\n")
         assert "trust" not in checks.read_lock(here / "bits.lock").runs["r"]
         assert run(["check"]) == 3
-        assert "--trust" in capfd.readouterr().out
+        told = capfd.readouterr().out
+        assert "--trust" in told and "check=r: it was not run, so its bits are unknown" in told
         assert not (here / "made").exists()
         assert run(["check", "--trust"]) == 3  # it gives no array; but now its code has run
         assert (here / "made").exists()
