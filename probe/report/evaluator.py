@@ -82,7 +82,7 @@ def truncate(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def least(name: str, kind: str | None = None) -> float:
-    """Returns what a size has to be below to be flushed to zero; ``kind``: how that is told."""
+    """The size below which a number is flushed to zero; ``kind``: how subnormals are told."""
     precision, emin, _ = GRIDS[name]
     spare = {None: precision + 1, "before": 1024, "grid": precision}[kind]
     return 2.0**emin * (1.0 if spare > 53 else 1.0 - 2.0**-spare)
@@ -95,7 +95,7 @@ def flushed(values: np.ndarray, below: np.ndarray | float) -> np.ndarray:
 
 
 def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rounded sum and its exact error (Knuth)."""
+    """The rounded sum and its exact error (Knuth)."""
     total = a + b
     other = total - a
     return total, (a - (total - other)) + (b - other)
@@ -168,7 +168,7 @@ class Summation:
         self.sets = {name: set(numbers) for name, numbers in sets.items()}
 
     def add_up(self, run: Run, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
-        """Returns outputs of these positions and filters, as float64 values."""
+        """Outputs of these positions and filters, as float64 values."""
         self.run, self.positions, self.filters = run, positions, filters
         self.sums = self.formats["nodes"] or run.dtype
         found: dict[int, np.ndarray] = {}
@@ -187,7 +187,7 @@ class Summation:
         return found.popitem()[1] if self.nodes else self._short(self._leaf(self.leaf), -1)
 
     def _short(self, total: np.ndarray, number: int) -> np.ndarray:
-        """Returns a node's value, rounded to fewer bits than the dtype has where it is kept so."""
+        """A node's value, rounded to fewer bits than the dtype has where it is kept so."""
         short = number in self.sets.get("shortened", ())
         return nearest(total, self.formats["short_format"]) if short else total
 
@@ -212,12 +212,12 @@ class Summation:
         return flushed(nearest(nearest(total, first), self.sums), small)
 
     def flushes(self, name: str, number: int) -> bool:
-        """Returns whether a leaf's or a node's subnormal values become zero."""
+        """Whether a leaf's or a node's subnormal values become zero."""
         some = self.sets.get("flushed_" + name, ())
         return number in some or EVERY in some
 
     def rounded(self, total: np.ndarray, number: int, dtype: str) -> np.ndarray:
-        """Returns the value of a node, or of the only leaf (-1), as an array of the dtype."""
+        """The value of a node, or of the only leaf (-1), as an array of the dtype."""
         if self.flushes("sums", number):
             total = flushed(total, least(dtype, self.formats.get("tininess")))
         return (truncate if number in self.sets["cut"] else narrow)(total, dtype)
@@ -281,7 +281,7 @@ class Run:
     def operands(
         self, leaf: int, positions: np.ndarray, filters: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns what leaf number ``leaf`` multiplies in each output: input and weight,
+        """Both factors of leaf number ``leaf`` in each output: input and weight,
         float64."""
         groups = self.about["groups"]
         channels = self.rows.shape[2] // groups
@@ -312,7 +312,7 @@ class Run:
         return f"out[{', '.join(str(int(i)) for i in np.unravel_index(flat, shape))}]"
 
     def text(self, value: np.ndarray) -> str:
-        """Returns one value with its bits, such as 97.20009 (0x42c26672)."""
+        """One value with its bits, such as 97.20009 (0x42c26672)."""
         shown = widen(value, self.dtype).astype(np.float32) if self.dtype == "bfloat16" else value
         return f"{shown!s} (0x{int(bits(value.reshape(1))[0]):0{2 * value.dtype.itemsize}x})"
 
@@ -322,14 +322,14 @@ def bits(array: np.ndarray) -> np.ndarray:
 
 
 def equal(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
-    """Returns where bits are the same; zeros of either sign are equal, and so is any NaN."""
+    """Where bits are the same; zeros of either sign are equal, and so is any NaN."""
     wide_a, wide_b = widen(a, dtype), widen(b, dtype)
     both_nan = (wide_a != wide_a) & (wide_b != wide_b)
     return (bits(a) == bits(b)) | ((wide_a == 0) & (wide_b == 0)) | both_nan
 
 
 def load(text: str) -> tuple[dict, list[Run], dict]:
-    """Returns what was saved, the runs, and all arrays, from base64 text."""
+    """From base64 text: what is said of all runs, the runs, and all arrays by name."""
     with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
     about = json.loads(arrays.pop("about").tobytes().decode("utf-8"))

@@ -63,7 +63,7 @@ Predicate = Callable[[Finding], bool]
 
 @contextmanager
 def failing(left: Target, right: Target | None = None, inline: bool = False) -> Iterator[Failing]:
-    """Yields a ``Failing`` with its processes started; they end with the context. TargetError."""
+    """A ``Failing`` with its processes started; they end with the context. TargetError."""
     with ExitStack() as stack:
         sessions = [open_session(left, inline)]
         if right is not None and right != left:
@@ -122,7 +122,7 @@ class Failing:
             return False
 
     def explained(self, finding: Finding) -> Comparison:
-        """Returns both sides with their orders, and the cause of every difference. TargetError."""
+        """Both sides with their orders, and the cause of every difference. TargetError."""
         self.revive()
         return self._compared(finding).reveal(self.first, self.second, Revealer(tried=0))
 
@@ -197,16 +197,16 @@ class KeepsCause:
 
     @cached_property
     def _wrong(self) -> bool:
-        """Returns whether a side of the start is no rounding of its exact value."""
+        """Whether a side of the start is no rounding of its exact value."""
         return bug_or_rounding(self._explained).what == BUG
 
     @cached_property
     def _bare(self) -> bool:
-        """Returns whether the start shows its cause by the products that are not 0 alone."""
+        """Whether the start shows its cause by the products that are not 0 alone."""
         return self._shown_by_products(self._explained)
 
     def keeps(self, finding: Finding) -> bool:
-        """Returns whether a finding that fails does so by the same cause."""
+        """Whether a finding that fails does so by the same cause; costs a reveal of both sides."""
         comparison = self.failed.judged(finding) or self.failed.explained(finding)
         after = effect(comparison, finding.label)
         if not same_cause(self.before, after):
@@ -243,8 +243,8 @@ def same_cause(before: Effect, after: Effect) -> bool:
 
 
 def shown_by_products(comparison: Comparison, cause: str, first: bool = False) -> int | None:
-    """Returns which differing output (a number among them) shows a cause by its products that
-    aren't 0.
+    """The number, among the differing outputs, of one that shows a cause by its products that are
+    not 0.
 
     The one with the fewest of those, or the ``first``; None where none of the first ``MOST`` does.
     """
@@ -284,7 +284,7 @@ VALUES = 8
 
 
 def by_values(failed: Failing, finding: Finding) -> list[str]:
-    """Returns which values of the axis next to the smallest case's agree with its right side."""
+    """In words, which values of the axis next to the smallest case's agree with its right side."""
     if not finding.paired or finding.vary not in ("length", "batch"):
         return []
     assert finding.at is not None and finding.against is not None
@@ -306,7 +306,7 @@ def by_values(failed: Failing, finding: Finding) -> list[str]:
 def by_switches(
     finding: Finding, start: Finding, where: Target, tell: Callable[[str], None]
 ) -> list[str]:
-    """Returns which other settings of the target give both sides of both cases the same sums: of
+    """In words, which settings of the target give both sides of both cases the same sums: of
     the first ``SWITCHES`` that the backend suggests and that can run here."""
     ways, tried, suggested = list[str](), 0, backends.get(where.name).suggestions
     for text in sorted(suggested, key=lambda text: "isa" in text):
@@ -346,7 +346,7 @@ def same_sums(failed: Failing, finding: Finding) -> bool:
 
 
 def first_affected(finding: Finding, left: Target, version: str, since: Target, tell: Say) -> str:
-    """Returns the first release from ``since`` on that shows a finding, in words; missing releases
+    """The first release from ``since`` on that shows a finding, in words; missing releases
     are installed, and a single change is assumed, as ``probe bisect`` does. InputError."""
     between = releases_between(since, left.with_(version=version))
 
@@ -507,7 +507,7 @@ def shrunken(
     tell: Callable[[int, Finding], None] | None = None,
     kept: KeepsCause | None = None,
 ) -> Shrunk:
-    """Returns the smallest case of a finding on started targets. InputError: it does not fail.
+    """The smallest case of a finding on started targets. InputError: it does not fail.
 
     ``kept``: what it has to keep beside the difference; None: nothing.
     """
@@ -537,7 +537,7 @@ def shrunken(
 
 
 def expected_bits(comparison: Comparison) -> list[tuple[str, str]]:
-    """Returns bit patterns of the differing outputs in the order of the script's, hexadecimal."""
+    """Bit patterns of the differing outputs in the order of the script's, hexadecimal."""
     dtype = comparison.case.dtype
     width = floats.format_of(dtype).bits // 4
     sides = (floats.to_bits(y, dtype) for y in comparison.values(comparison.differing))
@@ -545,7 +545,7 @@ def expected_bits(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def evidence_of(comparison: Comparison, cause: str | None = None) -> Evidence | None:
-    """Returns one differing output in full; without products that are 0 where those only take room.
+    """One differing output in full; without products that are 0 where those only take room.
 
     ``cause``: of outputs by this cause, the one that shows it in the fewest products.
     """

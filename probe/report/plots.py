@@ -77,7 +77,7 @@ def style() -> None:
 
 
 def ulp_class(ulps: Any) -> np.ndarray:
-    """Returns the number of the class in ``ULPS`` of each |ulp|; NaN stays NaN, infinity is no
+    """The number of the class in ``ULPS`` of each |ulp|; NaN stays NaN, infinity is no
     number."""
     sizes = np.abs(np.asarray(ulps, dtype=np.float64))
     classes = np.searchsorted(_LEAST, sizes, side="right") - 1.0

@@ -78,7 +78,8 @@ def assignments(name: str, array: np.ndarray) -> list[str]:
 
     Numbers have their shortest decimals; those that are too many are packed.
     """
-    flat, dtype = array.reshape(-1), _dtype_text(array.dtype)
+    flat = array.reshape(-1)
+    dtype = f"np.{array.dtype.name}" if array.dtype.kind in "iuf" else f'"{array.dtype.name}"'
     if array.size <= SPARSE and array.dtype.kind in "biuf":
         return [f"{name} = np.array({_nested_literal(array)}, {dtype})"]
     if array.dtype.kind == "f" and array.size:
@@ -117,10 +118,6 @@ def _pieces(text: str) -> str:
     return f"({' '.join(chr(34) + piece + end + chr(34) for piece in pieces)})"
 
 
-def _dtype_text(dtype: np.dtype) -> str:
-    return f"np.{dtype.name}" if dtype.kind in "iuf" else f'"{dtype.name}"'
-
-
 def _nested_literal(array: np.ndarray) -> str:
     if array.ndim == 0:
         return _shortest_decimal(array[()])
@@ -128,7 +125,7 @@ def _nested_literal(array: np.ndarray) -> str:
 
 
 def _shortest_decimal(value: Any) -> str:
-    """Returns the shortest decimal of one of NumPy's numbers: ``1.``, ``0.3``, ``1.0000007``."""
+    """The shortest decimal of one of NumPy's numbers: ``1.``, ``0.3``, ``1.0000007``."""
     if not isinstance(value, np.floating):
         return str(value)
     if not np.isfinite(value):
@@ -164,7 +161,7 @@ class ScriptLibrary:
 
 
 def of_case(target: Target, version: str, case: Case, operands: Arrays) -> ScriptLibrary:
-    """Returns how a script computes ``case`` (its length set) with a target's release ``version``.
+    """The lines by which a script computes ``case`` (its length set) with a release of a target.
 
     ``operands``: x, w and b of the case, for libraries whose models hold them.
 
@@ -247,7 +244,7 @@ def is_written(target: Target) -> bool:
 
 
 def library_title(target: Target) -> str:
-    """Returns the name of the target's library, as its users write it."""
+    """The name of the target's library, as its users write it."""
     return str(backends.get(target.name).title) if is_written(target) else NUMPY
 
 
@@ -403,7 +400,9 @@ def script_of_finding(
     arrays |= {} if finding.b is None else {"b": finding.b}
     operands: list[str] = []
     for name, array in arrays.items():
-        wide = np.asarray(floats.widen(array, dtype)).astype(numpy_dtype(dtype))
+        # NumPy has no bfloat16: its numbers are written as float32
+        written = "float32" if dtype == "bfloat16" else dtype
+        wide = np.asarray(floats.widen(array, dtype)).astype(written)
         operands += assignments(name, wide)
     sides, apart = [], list[str]()
     words = sides_in_words(finding, targets)
@@ -453,15 +452,10 @@ def script_of_finding(
     )
 
 
-def numpy_dtype(dtype: str) -> str:
-    """NumPy's dtype of a script's arrays: bfloat16 is written as float32."""
-    return "float32" if dtype == "bfloat16" else dtype
-
-
 def finding_title(
     finding: Finding, targets: tuple[Target, Target], names: list[str], versions: tuple[str, str]
 ) -> str:
-    """Returns one line: which library gives different bits, and where."""
+    """One line: which library gives different bits, and where."""
     first, op = f"{names[0]} {versions[0]}", finding.case.op
     if targets[0] != targets[1]:
         second = f"{names[1]} {versions[1]}"
@@ -478,7 +472,7 @@ def finding_title(
 
 
 def sides_in_words(finding: Finding, targets: tuple[Target, Target]) -> list[str]:
-    """Returns what each side is, in words, where it is not what the other one is."""
+    """Each side in words, by what sets it apart."""
     values = finding.at, finding.against
     if finding.case.op == "network":
         return [f"{finding.vary} {value}" for value in values]
@@ -567,7 +561,7 @@ def _library_and_call(
 
 
 def slices_as_written(part: tuple[slice, ...], shape: tuple[int, ...]) -> str:
-    """Returns slices as they are written: ``:, 0:3``; what is whole at the end is left out."""
+    """Slices as they are written: ``:, 0:3``; what is whole at the end is left out."""
     shown = [
         ":" if (axis.start, axis.stop) == (0, size) else f"{axis.start}:{axis.stop}"
         for axis, size in zip(part, shape, strict=True)
@@ -674,7 +668,7 @@ def _proved_by_run(
     values: Sequence[Any],
     wrong: Sequence[bool],
 ) -> Short | None:
-    """Returns the script with what it printed, where that is the two numbers, and its assertion
+    """The script with what it printed, where that is the two numbers, and its assertion
     fails in the runs that are ``wrong`` alone."""
     ways = []
     with tempfile.TemporaryDirectory() as folder:

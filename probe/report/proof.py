@@ -62,7 +62,7 @@ class ScriptRun:
 
     @property
     def bits(self) -> list[tuple[str, str]]:
-        """Returns the pairs of bit patterns that it printed, hexadecimal."""
+        """The pairs of bit patterns that it printed, hexadecimal."""
         patterns = BITS.findall(self.printed)
         return list(zip(patterns[::2], patterns[1::2], strict=True))
 
@@ -77,7 +77,7 @@ class ScriptRun:
 
     @property
     def said(self) -> str:
-        """Returns whether outputs differ, or its last line, or how it ended without any."""
+        """Its last line, which says whether outputs differ; without any, how it ended."""
         if counted := COUNTED.search(self.printed):
             return counted[0]
         lines = self.printed.strip().splitlines() or self.errors.strip().splitlines()
@@ -87,7 +87,7 @@ class ScriptRun:
 
 
 def command(script: Path, targets: tuple[Target, Target]) -> tuple[list[str], float]:
-    """Returns what runs a script with its targets' interpreters, and how much slower that is.
+    """The words that run a script with its targets' interpreters, and how much slower that is.
     TargetError.
 
     A script of two targets starts their interpreters itself, those that are named behind it.
@@ -111,7 +111,7 @@ def runtime_of(where: Target) -> Runtime:
 
 
 def switch_variables(where: Target) -> dict[str, str]:
-    """Returns the variables that a target's switches set, without those that every target has."""
+    """The variables that a target's switches set, without those that every target has."""
     own = launch.library_variables(where)
     plain = launch.library_variables(replace(where, switches=()))
     return {name: value for name, value in own.items() if plain.get(name) != value}
@@ -141,7 +141,7 @@ def run_python(where: Target, arguments: list[str]) -> ScriptRun:
 
 
 def own_interpreter(script: Path, *options: str, arguments: tuple[str, ...] = ()) -> ScriptRun:
-    """Returns one run with this interpreter, for targets that are not here by their name."""
+    """One run with this interpreter, for targets that are not here by their name."""
     return _run_command([sys.executable, *options, str(script), *arguments])
 
 
@@ -172,7 +172,7 @@ def prove(
     fails: bool = False,
     beside: Mapping[str, np.ndarray] | None = None,
 ) -> ScriptRun:
-    """Returns the run of a script that says the same ``times`` times and what was ``expected``.
+    """The run of a script that says the same ``times`` times and what was ``expected``.
 
     ``targets``: whose interpreters run it; None: this one. ``expected``: bit patterns of the first
     differing outputs; ``fails``: whether its assertion has to. ``beside``: arrays that it reads
@@ -210,7 +210,7 @@ def prove(
 def replayed_script(
     comparison: Comparison, bits: list[tuple[str, str]]
 ) -> tuple[str, str, bool | None]:
-    """Returns the text of ``emulated.py``, run here by NumPy alone: one that is wrong is none.
+    """The text of ``emulated.py``, run here by NumPy alone: one that is wrong is none.
 
     Also why there is none, and whether it prints all of the bit patterns that a script printed.
     """
@@ -365,7 +365,7 @@ def program_text(
 
 
 def _data_of_run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Returns what is told of one side, and its arrays."""
+    """One side as JSON, and its arrays by name."""
     if side.orders is None:
         what = f"its outputs are {side.refusal}, so" if side.refusal else f"of {side.case.op}"
         why = f"{what} there is no order to replay"

@@ -34,7 +34,7 @@ from probe.diff.alone import (
     isolated_sides,
     unequal_bits,
 )
-from probe.diff.difference import Pair, Region
+from probe.diff.difference import Region
 from probe.diff.enclosed import ULPS
 from probe.diff.layers import case_of, no_case
 from probe.diff.source import find_cause
@@ -90,7 +90,9 @@ class OperationReport(Reported):
         pair, cause = self.sides[0].pair, self.cause
         op, (left, right) = name_as_text(self.region.op), self.sides_in_words()
         where = f" (`{name_as_text(self.region.path)}` of the model)" if self.region.path else ""
-        story = f"`{op}`{where}: {pair_in_words(pair)}"
+        far = "not by a number of ulps" if pair.max_ulp is None else f"up to {pair.max_ulp} ulp"
+        counts = f"{pair.differing} of {pair.compared} outputs"
+        story = f"`{op}`{where}: {counts} that read the same values differ, {far}"
         for word, alone in zip(("left", "right"), self.sides, strict=True):
             typed = zip(alone.dtypes, alone.reads, strict=False)
             reads = ", ".join(f"{dtype} {array.shape}" for dtype, array in typed)
@@ -129,11 +131,6 @@ class OperationReport(Reported):
             "max_ulp": pair.max_ulp,
             "cause": {k: v for k, v in cause.items() if not k.endswith("_orders")},
         }
-
-
-def pair_in_words(pair: Pair) -> str:
-    far = "not by a number of ulps" if pair.max_ulp is None else f"up to {pair.max_ulp} ulp"
-    return f"{pair.differing} of {pair.compared} outputs that read the same values differ, {far}"
 
 
 def write_operation(
@@ -264,7 +261,7 @@ OWN_OPERANDS = "the operands that it read in two runs of a model"
 
 
 def name_as_text(name: str) -> str:
-    """Returns a name of a model as text: letters, digits and plain signs, no longer than 120."""
+    """A name of a model as text: letters, digits and plain signs, no longer than 120."""
     return NAME.sub("_", name)[:120]
 
 
@@ -275,7 +272,7 @@ def script_of_operation(
     ways: ScriptValues,
     verdict: Verdict,
 ) -> tuple[str, dict[str, np.ndarray]]:
-    """Returns the text of the script, and the arrays of the file that it reads."""
+    """The text of the script, and the arrays of the file that it reads."""
     names, arrays, parts = named_operands(sides)
     held, factors = held_output(sides, verdict)
     arrays |= factors
@@ -376,7 +373,7 @@ def script_of_operation(
 
 
 def held_output(sides: Sides, verdict: Verdict) -> tuple[HeldSides | None, dict[str, np.ndarray]]:
-    """Returns the judged output beside its exact value, and the arrays whose products it adds."""
+    """The judged output beside its exact value, and the arrays whose products it adds."""
     if verdict.sides is None:
         return None, {}
     outputs, sums, arrays = [], [], {}
@@ -467,7 +464,7 @@ def version_of(alone: Alone) -> str:
 
 
 def operation_title(sides: Sides, region: Region) -> str:
-    """Returns one line: which library gives different bits, on what."""
+    """One line: which library gives different bits, on what."""
     left, right = shapes_read(sides)
     where = f"on {left} than on {right}" if left != right else "in two runs"
     named = f"{name_as_text(distribution_of_run(sides[0]))} {version_of(sides[0])}".rstrip()

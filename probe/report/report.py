@@ -13,7 +13,7 @@ import platform
 import re
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -189,37 +189,20 @@ class Reproduction(Reported):
         return left, right
 
     def about(self) -> dict[str, Any]:
-        comparison = self.explanation
-        return {
-            "variables": [library_variables(target) for target in self.targets],
-            "case": self.finding.to_json(),
-            "compared": comparison.compared,
-            "differing": len(comparison.differing),
-            "max_ulp": comparison.max_ulp,
-            "causes": comparison.causes,
-            "kernels": comparison.kernels,
-        }
+        variables = [library_variables(target) for target in self.targets]
+        kernels = {"kernels": self.explanation.kernels}
+        return {"variables": variables} | counts_json(self.finding, self.explanation) | kernels
 
     def to_json(self) -> dict[str, Any]:
-        comparison, shrunk = self.explanation, self.shrunk
+        effects = (self.before, self.after, self.kept)
         answer: dict[str, Any] = as_json(
-            {
-                "targets": [target.text for target in self.targets],
-                "case": self.finding.to_json(),
-                "label": self.finding.label,
-                "compared": comparison.compared,
-                "differing": len(comparison.differing),
-                "max_ulp": comparison.max_ulp,
-                "causes": comparison.causes,
+            {"targets": [target.text for target in self.targets], "label": self.finding.label}
+            | counts_json(self.finding, self.explanation)
+            | reduction_json(self.shrunk, *effects)
+            | {
                 "bug_or_rounding": self.verdict.to_json(),
-                "kernels": comparison.kernels,
-                "replayed": comparison.replayed,
-                "calls": shrunk and shrunk.calls,
-                "ended": shrunk and shrunk.ended,
-                "near": near_json(shrunk),
-                "before": self.before,
-                "after": self.after,
-                "kept": self.kept,
+                "kernels": self.explanation.kernels,
+                "replayed": self.explanation.replayed,
                 "proof": {"status": self.ran.status, "said": self.ran.said},
                 "not_emulated": self.not_emulated or None,
                 "emulated": self.shown,
@@ -232,9 +215,33 @@ class Reproduction(Reported):
         return answer
 
 
-def near_json(shrunk: Shrunk | None) -> dict[str, str] | None:
-    near = None if shrunk is None else shrunk.near
-    return None if near is None else {"case": near.value.label, "step": near.step}
+def counts_json(finding: Any, explanation: Comparison) -> dict[str, Any]:
+    """A finding, and how many of its outputs differ: as every report says it."""
+    return {
+        "case": finding.to_json(),
+        "compared": explanation.compared,
+        "differing": len(explanation.differing),
+        "max_ulp": explanation.max_ulp,
+        "causes": explanation.causes,
+    }
+
+
+def reduction_json(
+    shrunk: Shrunk | None,
+    before: Effect | None,
+    after: Effect | None,
+    kept: Mapping[str, bool | None] | None,
+) -> dict[str, Any]:
+    """What reducing came to; ``shrunk`` is None where nothing was reduced."""
+    near = shrunk and shrunk.near
+    return {
+        "calls": shrunk and shrunk.calls,
+        "ended": shrunk and shrunk.ended,
+        "near": near and {"case": near.value.label, "step": near.step},
+        "before": before,
+        "after": after,
+        "kept": kept,
+    }
 
 
 # What a library says of itself that is written down.
@@ -283,7 +290,7 @@ NO_PICTURE = "`order.png` is left out: Matplotlib is not installed (pip install 
 
 
 def cause_in_full(comparison: Comparison, evidence: Evidence | None, drawn: bool) -> str:
-    """Returns both sides' orders, and one output in full. ``drawn``: a picture shows the orders."""
+    """Both sides' orders, and one output in full. ``drawn``: a picture shows the orders."""
     causes = ", ".join(comparison.causes)
     if evidence is None:
         return f"{causes}."
@@ -344,7 +351,7 @@ def cause_in_full(comparison: Comparison, evidence: Evidence | None, drawn: bool
 
 
 def exact_value(verdict: Verdict, script: str = "") -> str:
-    """Returns the exact value of an output, in three lines of Python, with both sides beside it.
+    """The exact value of an output, in three lines of Python, with both sides beside it.
 
     ``script``: the one that holds the arrays x, w and b of these lines; empty where a report shows
     no arrays.
@@ -387,7 +394,7 @@ _UNSAID = re.compile(
 
 
 def library_environment(target: Target) -> str:
-    """Returns what the library's own script tells of its versions, as its form asks; or nothing."""
+    """The versions as the library's own script prints them, which its form asks for; or nothing."""
     arguments = ENVIRONMENT_COMMANDS.get(target.name)
     if arguments is None:
         return ""
@@ -398,7 +405,7 @@ def library_environment(target: Target) -> str:
 
 
 def kernels(sides: dict[str, dict[str, list[str]]]) -> str:
-    """Returns what the libraries say that they ran, of sources that know it of a side at least."""
+    """A table of the kernels that the libraries name; sources that know none are left out."""
     rows = []
     every = (source for side in sides.values() for source in side if source != BENCHDNN)
     for source in dict.fromkeys(every):
@@ -415,7 +422,7 @@ def kernels(sides: dict[str, dict[str, list[str]]]) -> str:
 
 
 def _sum_lines(side: Added) -> str:
-    """Returns the products of a small sum, each with what it multiplies, the tree and its partial
+    """The products of a small sum, each with what it multiplies, the tree and its partial
     sums, as text."""
     assert side.summation is not None
     tree, rounding = side.summation
@@ -479,7 +486,7 @@ PROMISES_APART: dict[str, list[str]] = _TEXTS["promises_apart"]
 
 
 def form_of(target: Target, name: str | None = None) -> Form:
-    """Returns a form: of that name, of that file (.md, .yml, .yaml), or the target's own.
+    """A form: of that name, of that file (.md, .yml, .yaml), or the target's own.
 
     InputError: there is no such form, or the file has no headings.
     """
@@ -615,7 +622,7 @@ def report_text(repro: Reported, form: Form) -> str:
 
 
 def _texts_of_form(repro: Reported, form: str) -> dict[str, str]:
-    """Returns every text that a form may ask for; empty where there is nothing to say."""
+    """Every text that a form may ask for; empty where there is nothing to say."""
     targets, facts, short, words = repro.targets, repro.facts, repro.short, repro.words()
     script = "The attached `reproduce.py` (it holds its operands)."
     if repro.arrays:
@@ -629,7 +636,10 @@ def _texts_of_form(repro: Reported, form: str) -> dict[str, str]:
     # what is promised is of rounding; of conventions nothing is said
     promises = PROMISES if targets[0] == targets[1] else PROMISES_APART
     promised = form in promises and not words.windows
-    verdict, asks, table = verdict_in_words(repro.verdict), words.asks, kernels(words.kernels)
+    counts = f"of the compared outputs: {repro.verdict.counts}"
+    ends = "; ".join(filter(None, (repro.verdict.numbers, counts, repro.verdict.threads)))
+    verdict = f"**Verdict: {repro.verdict.says}.** {ends[0].upper()}{ends[1:]}."
+    asks, table = words.asks, kernels(words.kernels)
     exact, driver = exact_value(repro.verdict, words.holder), _benchdnn_lines(words.kernels)
     ported = f"\n\n```python\n{repro.verdict.port}\n```" if repro.verdict.port else ""
     ported = f"On the right this reads what the left side reads:{ported}" * bool(ported)
@@ -701,12 +711,6 @@ def _benchdnn_lines(sides: dict[str, dict[str, list[str]]]) -> str:
     return f"The primitives by themselves, from oneDNN's verbose log:\n\n{code}" if lines else ""
 
 
-def verdict_in_words(verdict: Verdict) -> str:
-    counts = f"of the compared outputs: {verdict.counts}"
-    ends = "; ".join(filter(None, (verdict.numbers, counts, verdict.threads)))
-    return f"**Verdict: {verdict.says}.** {ends[0].upper()}{ends[1:]}."
-
-
 def made_by(version: object, times: int) -> str:
     return (
         f"This report was made by a program, probe {version}: it ran both sides, reduced the case, "
@@ -752,7 +756,7 @@ def _expectation(repro: Reproduction) -> str:
 
 
 def _finding_in_words(repro: Reproduction) -> str:
-    """Returns what was found, and how the case above came of it."""
+    """The finding, and how the case above came of it."""
     finding, shrunk, explanation = repro.finding, repro.shrunk, repro.explanation
     here, far = f"{len(explanation.differing)} of {explanation.compared}", _far(explanation.max_ulp)
     example = ""
@@ -767,8 +771,19 @@ def _finding_in_words(repro: Reproduction) -> str:
         )
         example = f"There {left} and {right}."
     head = f"{finding.label}: {here} compared outputs differ, {far}"
-    if repro.before is not None:
-        head = _effect(repro.before)
+    if (before := repro.before) is not None:
+        head = (
+            f"{before.label}: {before.differing:,} of {before.compared:,} compared outputs differ"
+        )
+        head += f", {_far(before.max_ulp)}"
+        if before.max_difference is not None:
+            largest = f"{before.max_difference:.3g} ({before.max_relative:.2g} of the larger value)"
+            head += f", {largest}"
+        causes = ", ".join(
+            f"{name} ({count:,})" if len(before.causes) > 1 else name
+            for name, count in before.causes.items()
+        )
+        head += f"; cause: {causes}"
     text = f"{head}. {_expectation(repro)} "
     if shrunk is None or repro.before is None:
         return f"{text}{example}".rstrip()
@@ -781,20 +796,6 @@ def _finding_in_words(repro: Reproduction) -> str:
         text += f" The cause of the smaller case is different: {', '.join(explanation.causes)}."
     if shrunk.near is not None:
         text += f" The nearest case without a difference: {shrunk.near.value.label}."
-    return text
-
-
-def _effect(before: Effect) -> str:
-    """Returns outputs, distances and causes in a sentence."""
-    text = f"{before.label}: {before.differing:,} of {before.compared:,} compared outputs differ"
-    text += f", {_far(before.max_ulp)}"
-    if before.max_difference is not None:
-        text += f", {before.max_difference:.3g} ({before.max_relative:.2g} of the larger value)"
-    causes = ", ".join(
-        f"{name} ({count:,})" if len(before.causes) > 1 else name
-        for name, count in before.causes.items()
-    )
-    text += f"; cause: {causes}"
     return text
 
 

@@ -69,7 +69,7 @@ def smallest_finding(
     most: int = BUDGET,
     tell: Callable[[int, Finding], None] | None = None,
 ) -> Shrunk | None:
-    """Returns the smallest finding that steps lead to from ``start``; None if ``start`` does not
+    """The smallest finding that steps lead to from ``start``; None if ``start`` does not
     fail.
 
     ``fails``: the predicate for shapes. ``shows``: the one for operands, where it is another: a
@@ -183,7 +183,7 @@ def _cleared(values: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def _simpler(finding: Finding, name: str) -> Iterator[Finding]:
-    """Yields all numbers of a tensor with as few bits or digits, from the fewest up."""
+    """All numbers of a tensor with as few bits or digits, from the fewest up."""
     values = _operands_by_name(finding).get(name)
     if values is None:
         return
@@ -241,7 +241,7 @@ def _forms(bits: int) -> list[Callable[[float], float]]:
 
 
 def complexity(value: float, dtype: str) -> float:
-    """Returns how hard a number of ``dtype`` is to read, in bits: 0 for 0, 1 for 1, 4 for 0.3.
+    """The bits that a reader of a number of ``dtype`` has to take in: 0 for 0, 1 for 1, 4 for 0.3.
 
     Its significant bits or those of its shortest decimal, whichever are fewer, and a little for
     every power of two away from 1.
@@ -268,7 +268,7 @@ Changes = Iterator[dict[str, Any]]
 
 
 def _smallest_case(finding: Finding) -> Changes:
-    """Yields all at its least at once: with the kernel as it is, and with channels too."""
+    """All at its least at once: with the kernel as it is, and with channels too."""
     least: dict[str, Any] = {"stride": 1, "dilation": 1, "height": None}
     least |= {} if finding.vary == "batch" else {"batch": 1}
     least |= {} if finding.padding is not None else {"padding": "valid"}
@@ -291,7 +291,7 @@ def _smallest_case(finding: Finding) -> Changes:
 
 
 def _smaller_pairs(finding: Finding) -> Changes:
-    """Yields the two values of the axis: closer together, the smaller one smaller, both smaller."""
+    """The two values of the axis: closer together, the smaller one smaller, both smaller."""
     if not finding.paired or finding.vary == "layout":
         return
     (low, high), least = _pair_in_order(finding), _least_value(finding)
@@ -323,7 +323,7 @@ def _as_pair(finding: Finding, low: int, high: int) -> dict[str, Any]:
 
 
 def _smaller_lengths(finding: Finding) -> Changes:
-    """Yields the length of both sides, where it is not what sets them apart."""
+    """The length of both sides, where it is not what sets them apart."""
     if finding.paired and finding.vary == "length":
         return
     assert finding.left.length is not None
@@ -334,7 +334,7 @@ def _smaller_lengths(finding: Finding) -> Changes:
 
 
 def _groups(finding: Finding) -> Changes:
-    """Yields one group with the channels that one has, with all channels, and fewer groups."""
+    """One group with the channels that one has, with all channels, and fewer groups."""
     case = finding.case
     if case.groups == 1 or case.operation.depthwise:
         return
@@ -509,7 +509,7 @@ class Search:
         self._passed: set[Hashable] = set()
 
     def ask(self, value: Any) -> bool:
-        """Returns what the predicate says. Raises Spent where no call or no time is left."""
+        """The predicate's answer. Raises Spent where no call or no time is left."""
         late = time.monotonic() > self._ends or bool(budget.spent())
         if self.calls >= self.most or (self.calls and late):
             raise Spent
@@ -520,7 +520,7 @@ class Search:
         return failed
 
     def consider(self, candidate: Any) -> bool:
-        """Returns whether a candidate fails; it is the best then. Seen before: False, no cost."""
+        """Whether a candidate fails; it is the best then. Seen before: False, no cost."""
         if candidate.key in self._seen:
             return False
         failed = self.ask(candidate)
@@ -541,7 +541,7 @@ class Search:
                     changed = True
 
     def near(self, steps: Steps) -> list[Passed]:
-        """Returns what single steps lead to from the best and what did not fail. Asks nothing."""
+        """Candidates one step from the best that were asked and did not fail. Asks nothing."""
         return [
             Passed(name, candidate)
             for name, candidates in steps.items()

@@ -106,7 +106,7 @@ def rounded_nodes(summation: Summation, dtype: str) -> set[int]:
 
 
 def leaf_kinds(summation: Summation) -> dict[int, str]:
-    """Returns the colour of every product: ``FUSED``, ``ROUNDED`` or ``FIRST``.
+    """The colour of every product: ``FUSED``, ``ROUNDED`` or ``FIRST``.
     The bias has none."""
     tree, rounding = summation
     kinds = {leaf: FUSED if leaf in rounding.fused else ROUNDED for leaf in tree.leaves}
@@ -129,7 +129,7 @@ def kinds_legend(axes: Axes | FigureBase, **options: Any) -> None:
 
 
 def accumulators(tree: Tree) -> list[list[int]]:
-    """Returns the running sums of a tree: each the products that are added to it one after the
+    """The running sums of a tree: each the products that are added to it one after the
     other.
 
     A node whose children are all sums begins a new one, without products of its own: it is left
@@ -139,7 +139,7 @@ def accumulators(tree: Tree) -> list[list[int]]:
 
 
 def _running_sums(tree: Tree) -> tuple[list[list[int]], dict[int, int]]:
-    """Returns the running sums, and by node the number of the one that it is a step of."""
+    """The running sums, and by node the number of the one that it is a step of."""
     sums: list[list[int]] = []
     number: dict[int, int] = {}
     for node, children in enumerate(tree.nodes):

@@ -18,7 +18,7 @@ from probe.explain.runs import CaseRun, ComparedShapes, Finding, run_and_reveal
 from probe.report import folder as room
 from probe.report import proof
 from probe.report.folder import KeepsCause, effect, failing
-from probe.report.report import Reproduction, form_of, near_json
+from probe.report.report import Reproduction, counts_json, form_of, reduction_json
 from probe.report.shrink import BUDGET
 from probe.sweep.printing import as_json
 from probe.targets.launch import open_session
@@ -163,26 +163,13 @@ def shrunk_report(
             numbers, odd = values.astype(object), ~np.isfinite(values)
             numbers[odd] = [str(value) for value in values[odd].tolist()]
             listed[name] = numbers.tolist()
-    report = {
-        "targets": [target.text for target in targets],
-        "case": smallest.to_json(),
-        "label": smallest.label,
-        "operands": listed,
-        "shown": shrunk.shown,
-        "calls": shrunk.calls,
-        "runs": runs,
-        "ended": shrunk.ended,
-        "near": near_json(shrunk),
-        "before": keeps.before,
-        "after": after,
-        "kept": keeps.told(after),
-        "compared": explanation.compared,
-        "differing": len(explanation.differing),
-        "max_ulp": explanation.max_ulp,
-        "by_order": explanation.by_order,
-        "causes": explanation.causes,
-    }
-    plain: dict[str, Any] = as_json(report)
+    plain: dict[str, Any] = as_json(
+        {"targets": [target.text for target in targets], "label": smallest.label}
+        | counts_json(smallest, explanation)
+        | reduction_json(shrunk, keeps.before, after, keeps.told(after))
+        | {"operands": listed, "shown": shrunk.shown, "runs": runs}
+        | {"by_order": explanation.by_order}
+    )
     return plain
 
 

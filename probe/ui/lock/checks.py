@@ -87,9 +87,7 @@ class Checked:
         if self.verdict == NEW:
             return f"check={self.check}: bits.lock has no entry; run {add} to add it"
         if self.verdict == UNKNOWN and self.bits == NO_BITS:
-            return (
-                f"check={self.check}: it was not run, so its bits are unknown"
-            )
+            return f"check={self.check}: it was not run, so its bits are unknown"
         if self.verdict == SAME or self.accepted is None:
             return ""
         text = f"{self.bits.text}, accepted is {self.accepted.bits.text}"
