@@ -76,9 +76,9 @@ def narrow(values: np.ndarray, name: str) -> np.ndarray:
 
 def truncate(values: np.ndarray, name: str) -> np.ndarray:
     """As ``narrow``, but rounded toward zero."""
-    found = narrow(values, name)
-    beyond = np.abs(widen(found, name)) > np.abs(values)
-    return (bits(found) - beyond.astype(bits(found).dtype)).view(found.dtype)
+    rounded = narrow(values, name)
+    beyond = np.abs(widen(rounded, name)) > np.abs(values)
+    return (bits(rounded) - beyond.astype(bits(rounded).dtype)).view(rounded.dtype)
 
 
 def least(name: str, kind: str | None = None) -> float:
@@ -133,17 +133,17 @@ def exact_total(
         if not all(map(math.isfinite, single + [number for pair in pairs for number in pair])):
             total[n], rest[n] = float(np.sum(single + [a * b for a, b in pairs])), 0.0
             continue
-        whole = sum((Fraction(a) * Fraction(b) for a, b in pairs), Fraction(0))
-        whole += sum(map(Fraction, single), Fraction(0))
+        exact = sum((Fraction(a) * Fraction(b) for a, b in pairs), Fraction(0))
+        exact += sum(map(Fraction, single), Fraction(0))
         try:
-            total[n] = whole.numerator / whole.denominator  # Python rounds this once
+            total[n] = exact.numerator / exact.denominator  # Python rounds this once
         except OverflowError:
-            total[n], rest[n] = math.inf if whole > 0 else -math.inf, 0.0
+            total[n], rest[n] = math.inf if exact > 0 else -math.inf, 0.0
             continue
-        below = abs(total[n]) < 2.0**-1022 if kind == "grid" else abs(whole) < limit
+        below = abs(total[n]) < 2.0**-1022 if kind == "grid" else abs(exact) < limit
         if flush and below:
-            total[n], whole = math.copysign(0.0, total[n]), Fraction(0)
-        left = whole - Fraction(float(total[n]))
+            total[n], exact = math.copysign(0.0, total[n]), Fraction(0)
+        left = exact - Fraction(float(total[n]))
         rest[n] = float((left > 0) - (left < 0))
     return total, rest
 
@@ -171,9 +171,9 @@ class Summation:
         """Outputs of these positions and filters, as float64 values."""
         self.run, self.positions, self.filters = run, positions, filters
         self.sums = self.formats["nodes"] or run.dtype
-        found: dict[int, np.ndarray] = {}
+        values: dict[int, np.ndarray] = {}
         for number, children in enumerate(self.nodes):
-            terms = [found.pop(child) for child in children if child < 0]
+            terms = [values.pop(child) for child in children if child < 0]
             products = []
             for leaf in children:
                 if leaf >= 0 and run.dtype == "float64" and leaf in self.sets["fused"]:
@@ -183,8 +183,8 @@ class Summation:
             total = self._add(products, terms, self.flushes("sums", number))
             if number in self.sets["narrow"]:
                 total = widen(self.rounded(total, number, run.dtype), run.dtype)
-            found[~number] = self._short(total, number)
-        return found.popitem()[1] if self.nodes else self._short(self._leaf(self.leaf), -1)
+            values[~number] = self._short(total, number)
+        return values.popitem()[1] if self.nodes else self._short(self._leaf(self.leaf), -1)
 
     def _short(self, total: np.ndarray, number: int) -> np.ndarray:
         """A node's value, rounded to fewer bits than the dtype has where it is kept so."""
@@ -213,8 +213,8 @@ class Summation:
 
     def flushes(self, name: str, number: int) -> bool:
         """Whether a leaf's or a node's subnormal values become zero."""
-        some = self.sets.get("flushed_" + name, ())
-        return number in some or EVERY in some
+        numbers = self.sets.get("flushed_" + name, ())
+        return number in numbers or EVERY in numbers
 
     def rounded(self, total: np.ndarray, number: int, dtype: str) -> np.ndarray:
         """The value of a node, or of the only leaf (-1), as an array of the dtype."""
@@ -333,39 +333,39 @@ def load(text: str) -> tuple[dict, list[Run], dict]:
     with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
     about = json.loads(arrays.pop("about").tobytes().decode("utf-8"))
-    return about, [Run(one, arrays, k) for k, one in enumerate(about["runs"])], arrays
+    return about, [Run(run, arrays, k) for k, run in enumerate(about["runs"])], arrays
 
 
 def show(run: Run, out: np.ndarray, most: int) -> bool:
     """Prints one run; whether every output whose order is known has the library's bits."""
     counts = [int((run.index == number).sum()) for number in range(len(run.summations))]
     print(f"{run.about['target']}: {run.about['case']}")
-    for count, told in zip(counts, run.about["summations"]):
-        print(f"  {told['tree']}, {told['text']}: {count} outputs")
-    good, known = equal(out, run.y, run.dtype), run.known
-    flat, wrong = out.reshape(-1), np.flatnonzero(known & ~good)
-    for k in np.flatnonzero(known)[:most]:
+    for count, summation in zip(counts, run.about["summations"]):
+        print(f"  {summation['tree']}, {summation['text']}: {count} outputs")
+    good, revealed = equal(out, run.y, run.dtype), run.known
+    flat, wrong = out.reshape(-1), np.flatnonzero(revealed & ~good)
+    for k in np.flatnonzero(revealed)[:most]:
         print(f"  {run.place(k)} = {run.text(flat[k])}")
     for k in wrong[:SHOWN]:
         library = run.text(run.y.reshape(-1)[k])
         print(f"  {run.place(k)} = {run.text(flat[k])}, the library gave {library}")
     digest = hashlib.sha256(np.ascontiguousarray(out).tobytes()).hexdigest()[:16]
-    right = int(known.sum()) - len(wrong)
+    right = int(revealed.sum()) - len(wrong)
     print(f"  {right} of {good.size} outputs have the library's bits; sha256 {digest}")
-    if not known.all():
-        print(f"  of {(~known).sum()} outputs no order is known: they are left out")
+    if not revealed.all():
+        print(f"  of {(~revealed).sum()} outputs no order is known: they are left out")
     return not len(wrong)
 
 
 def show_pairs(runs: list[Run], outs: list[np.ndarray], arrays: dict, most: int) -> None:
     """Prints outputs of the first two runs that read the same values and differ."""
     places = arrays["left"], arrays["right"]
-    one, two = (out.reshape(-1)[place] for out, place in zip(outs, places))
-    differ = np.flatnonzero(~equal(one, two, runs[0].dtype))
-    print(f"outputs that add the same products in both: {len(one)}, differing: {len(differ)}")
+    first, second = (out.reshape(-1)[place] for out, place in zip(outs, places))
+    differ = np.flatnonzero(~equal(first, second, runs[0].dtype))
+    print(f"outputs that add the same products in both: {len(first)}, differing: {len(differ)}")
     for k in differ[:most]:
         left, right = (run.place(place[k]) for run, place in zip(runs, places))
-        print(f"  {left} = {runs[0].text(one[k])}; {right} = {runs[1].text(two[k])}")
+        print(f"  {left} = {runs[0].text(first[k])}; {right} = {runs[1].text(second[k])}")
 
 
 def main(text: str, arguments: list[str]) -> int:

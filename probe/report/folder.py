@@ -165,12 +165,12 @@ def effect(comparison: Comparison, label: str) -> Effect:
         for y in comparison.values(comparison.differing)
     ]
     far, larger = np.abs(values[0] - values[1]), np.maximum(*map(np.abs, values))
-    known = np.isfinite(far) & (larger > 0)
-    many = bool(known.any())
+    finite = np.isfinite(far) & (larger > 0)
+    many = bool(finite.any())
     return Effect(
         *(label, comparison.compared, len(comparison.differing), comparison.max_ulp),
-        max_difference=float(far[known].max()) if many else None,
-        max_relative=float((far[known] / larger[known]).max()) if many else None,
+        max_difference=float(far[finite].max()) if many else None,
+        max_relative=float((far[finite] / larger[finite]).max()) if many else None,
         causes=comparison.causes or {name: len(which) for name, which in comparison.apart.items()},
     )
 
@@ -308,7 +308,7 @@ def by_switches(
 ) -> list[str]:
     """In words, which settings of the target give both sides of both cases the same sums: of
     the first ``SWITCHES`` that the backend suggests and that can run here."""
-    ways, tried, suggested = list[str](), 0, backends.get(where.name).suggestions
+    avoiding, tried, suggested = list[str](), 0, backends.get(where.name).suggestions
     for text in sorted(suggested, key=lambda text: "isa" in text):
         if budget.spent() or tried == SWITCHES:
             break
@@ -317,32 +317,33 @@ def by_switches(
             continue
         changed = dict(part.split("=", 1) for part in text.strip(",").split(","))
         try:
-            other = replace(where, switches=tuple((dict(where.switches) | changed).items()))
+            switched = replace(where, switches=tuple((dict(where.switches) | changed).items()))
         except InputError:
             continue
-        if other == where or target.why_unavailable(other):
+        if switched == where or target.why_unavailable(switched):
             continue
         tried += 1
-        tell(f"trying {other.text}")
+        tell(f"trying {switched.text}")
         try:
-            with failing(other) as failed:
+            with failing(switched) as failed:
                 if not same_sums(failed, finding) or failed.by_bits(start):
                     continue
         except ProbeError:
             continue
-        own = ", ".join(f"`{k}={v}`" for k, v in proof.switch_variables(other).items())
-        ways.append(
-            f"`{other.text}`{f' ({own})' if own else ''}: the smallest case adds every compared "
-            "output alike, and the case as it was found agrees, bit for bit"
+        variables = ", ".join(f"`{k}={v}`" for k, v in proof.switch_variables(switched).items())
+        setting = f"`{switched.text}`{f' ({variables})' if variables else ''}"
+        avoiding.append(
+            f"{setting}: the smallest case adds every compared output alike, and the case as it "
+            "was found agrees, bit for bit"
         )
-    return ways
+    return avoiding
 
 
 def same_sums(failed: Failing, finding: Finding) -> bool:
     """Whether every compared output is added alike on both sides, for all finite operands."""
     comparison = failed.explained(finding)
-    whole = comparison.replayed == comparison.compared
-    return whole and not comparison.by_order and not len(comparison.differing)
+    all_replayed = comparison.replayed == comparison.compared
+    return all_replayed and not comparison.by_order and not len(comparison.differing)
 
 
 def first_affected(finding: Finding, left: Target, version: str, since: Target, tell: Say) -> str:
@@ -415,8 +416,8 @@ def reproduce(
         why = "both sides have to be one target, whose releases are searched"
         raise InputError("since", choices.since.text, why, "leave it out")
     avoid = choices.avoid and left == (right or left)
-    more = choices.since is not None
-    with VOICE.steps(5 - choices.keep + avoid + more, tell) as step:
+    searches_releases = choices.since is not None
+    with VOICE.steps(5 - choices.keep + avoid + searches_releases, tell) as step:
         with failing(left, right) as failed:
             repro = proved_reproduction(failed, finding, choices, step)
             if avoid and "reach" not in repro.explanation.causes:
@@ -427,8 +428,8 @@ def reproduce(
                 repro.avoids += by_switches(repro.finding, finding, left, tell)
             if choices.since is not None:
                 step(f"searching releases from {choices.since.text} on")
-                asked = repro.finding, left, repro.versions[0], choices.since, tell
-                repro.first_release = first_affected(*asked)
+                release_question = repro.finding, left, repro.versions[0], choices.since, tell
+                repro.first_release = first_affected(*release_question)
             step("writing its shortest script")
             repro.short = shortest_script(
                 *(repro.finding, repro.targets, repro.versions, repro.evidence, repro.verdict)

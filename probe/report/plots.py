@@ -95,12 +95,12 @@ def ulp_legend(
 
     ``title``: what differs from what. ``more``: handles of what else is drawn.
     """
-    there = list(range(len(ULPS)))
+    classes_shown = list(range(len(ULPS)))
     if ulps:
         classes = np.concatenate([ulp_class(distances).ravel() for distances in ulps])
-        there = sorted({0, *classes[~np.isnan(classes)].astype(int).tolist()})
+        classes_shown = sorted({0, *classes[~np.isnan(classes)].astype(int).tolist()})
     names = list(ULPS)
-    patches = [Patch(color=ULPS[names[number]][1], label=names[number]) for number in there]
+    patches = [Patch(color=ULPS[names[number]][1], label=names[number]) for number in classes_shown]
     handles = [*patches, *more]
     place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(handles)}
     figure.legend(handles=handles, title=title, title_fontsize=8, fontsize=8, **place)
@@ -165,7 +165,7 @@ def share_map(axes: Axes, shares: pd.DataFrame, ticks: bool = True) -> ScalarMap
         if outer[place] != outer[place - 1]:
             axes.axvline(place - 0.5, color="white", lw=3)
     for name in dict.fromkeys(filter(None, outer)):
-        places = [place for place, other in enumerate(outer) if other == name]
+        places = [place for place, label in enumerate(outer) if label == name]
         look: dict[str, Any] = {"ha": "center", "va": "bottom", "color": QUIET, "fontsize": 7.5}
         axes.text(float(np.mean(places)), -0.6, str(name), **look)
     axes.tick_params(length=0, labelsize=7)
@@ -280,8 +280,8 @@ def draw_swept_by_order(
         return None
     grid.columns = [shown_axis_value(vary, value) for value in grid.columns]
     figure, (axes,) = panels(1, 1, 9.0, 1.4 + 0.35 * len(grid))
-    image, said = share_map(axes, grid), "added in a different order or rounding"
-    share_bar(figure, image, [axes], said)
+    image, label = share_map(axes, grid), "added in a different order or rounding"
+    share_bar(figure, image, [axes], label)
     axes.set_xlabel(vary)
     return figure
 
@@ -290,14 +290,14 @@ def draw_switching(measured: Thresholds) -> Figure | None:
     """Draws the sizes of each class, a row each; dashed: the floor. None: no class."""
     from probe.sizes import thresholds
 
-    every = thresholds.classes(measured)
-    if not every:
+    size_classes = thresholds.classes(measured)
+    if not size_classes:
         return None
-    figure, (axes,) = panels(1, 1, 7.5, 1.2 + 0.3 * len(every))
+    figure, (axes,) = panels(1, 1, 7.5, 1.2 + 0.3 * len(size_classes))
     floor = thresholds.floor(measured).size
-    places = np.arange(len(every))[::-1]
-    sizes = [size for size_class in every for size in size_class.sizes]
-    for place, size_class in zip(places, every, strict=True):
+    places = np.arange(len(size_classes))[::-1]
+    sizes = [size for size_class in size_classes for size in size_class.sizes]
+    for place, size_class in zip(places, size_classes, strict=True):
         wide = [(first - 0.5, last - first + 1) for first, last in size_class.spans]
         axes.broken_barh(wide, (place - 0.35, 0.7), color=VERDICTS["exact"])
     if floor is not None and floor > min(sizes):
@@ -311,7 +311,7 @@ def draw_switching(measured: Thresholds) -> Figure | None:
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    names = [thresholds.kind_words(measured, size_class.kind) for size_class in every]
+    names = [thresholds.kind_words(measured, size_class.kind) for size_class in size_classes]
     axes.set_yticks(places, [name if len(name) < 44 else name[:41] + "..." for name in names])
     axes.set(xlabel=f"{measured.vary}, {measured.target}")
     return figure

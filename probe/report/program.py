@@ -90,8 +90,8 @@ def assignments(name: str, array: np.ndarray) -> list[str]:
         alike = len(np.unique(flat.view(common.dtype)[places])) == 1
         if (alike or len(places) <= SPARSE) and 2 * len(places) < array.size:
             filled = _shortest_decimal(common.view(array.dtype))
-            made = f"np.zeros({array.shape}, {dtype})" if not common else ""
-            lines = [f"{name} = {made or f'np.full({array.shape}, {filled}, {dtype})'}"]
+            zeros = f"np.zeros({array.shape}, {dtype})" if not common else ""
+            lines = [f"{name} = {zeros or f'np.full({array.shape}, {filled}, {dtype})'}"]
             if len(places):
                 first, last = int(places[0]), int(places[-1])
                 where = f"[{', '.join(map(str, places.tolist()))}]"
@@ -168,21 +168,21 @@ def of_case(target: Target, version: str, case: Case, operands: Arrays) -> Scrip
     Raises InputError where no script is written for it.
     """
     if target.name == "reference":  # probe's own arithmetic: such a script needs probe
-        enter, leave, more = "{}", "{}", tuple[str, ...]()
+        enter, leave, floats_import = "{}", "{}", tuple[str, ...]()
         if case.dtype == "bfloat16":  # its arithmetic takes the 16 bits
-            more = ("from probe.case import floats",)
+            floats_import = ("from probe.case import floats",)
             enter = 'floats.round_to({}, "bfloat16")'
             leave = 'floats.widen({}, "bfloat16").astype(np.float32)'
         names = ["w"] * case.weighted + ["b"] * (case.bias is not None)
-        given = ", ".join(f'"{name}": {enter.format(name)}' for name in names)
+        operand_items = ", ".join(f'"{name}": {enter.format(name)}' for name in names)
         body: tuple[str, ...] = (
-            *more,
+            *floats_import,
             "from probe.targets.backends.reference import Reference",
             "",
             "backend = Reference()",
             f'backend.start({dict(target.switches)!r}, "cpu")',
             f"operator = backend.operator({case.spec()!r})",
-            f"run = operator.bind({{{given}}})",
+            f"run = operator.bind({{{operand_items}}})",
             f"y = operator.output(run(operator.input({enter.format('x')})))",
             f"return {leave.format('y')}",
         )
@@ -406,7 +406,7 @@ def script_of_finding(
         operands += assignments(name, wide)
     sides, apart = [], list[str]()
     words = sides_in_words(finding, targets)
-    for word, target, library, call, said in zip(
+    for word, target, library, call, about in zip(
         ("left", "right"), targets, libraries, calls, words, strict=True
     ):
         root = library.version.partition(".")[0]
@@ -415,7 +415,7 @@ def script_of_finding(
         emulated = isolated and target.device.partition(":")[0] not in NATIVE
         variables = library_variables(target)
         sides.append(
-            ScriptSide(*(call, said, library.name, library.version, variables, needed, pinned))
+            ScriptSide(*(call, about, library.name, library.version, variables, needed, pinned))
         )
         if pinned is not None:
             try:
@@ -518,13 +518,15 @@ def _library_and_call(
         cut += [":"] * (case.spatial_rank - 1)
         cut.append(f":{case.length}" if case.length < finding.x.shape[-2] else ":")
     fewer = case.filters < finding.w.shape[-1]
-    given = {"x": "x" if set(cut) == {":"} else f"x[{', '.join(cut)}]"}
+    passed = {"x": "x" if set(cut) == {":"} else f"x[{', '.join(cut)}]"}
     if case.weighted:
-        given["w"] = f"w[..., :{case.filters}]" if fewer else "w"
+        passed["w"] = f"w[..., :{case.filters}]" if fewer else "w"
     if case.bias is not None:
-        given["b"] = f"b[:{case.filters}]" if fewer else "b"
-    given = {n: text if text == n else f"np.ascontiguousarray({text})" for n, text in given.items()}
-    parts = [(case, (x, w, b), given, "")]
+        passed["b"] = f"b[:{case.filters}]" if fewer else "b"
+    passed = {
+        n: text if text == n else f"np.ascontiguousarray({text})" for n, text in passed.items()
+    }
+    parts = [(case, (x, w, b), passed, "")]
     if (at := case.split) is not None:
         if case.dtype == "bfloat16":
             why = "two calls are added here, and NumPy adds no bfloat16"
@@ -537,11 +539,11 @@ def _library_and_call(
             (second, slice(at, None), f"{at}:", "_rest"),
         ):
             copied = {
-                "x": f"np.ascontiguousarray({given['x']}[..., {text}])",
+                "x": f"np.ascontiguousarray({passed['x']}[..., {text}])",
                 "w": f"np.ascontiguousarray(w[..., {text}, :])",
             }
             if part.bias is not None:
-                copied["b"] = given["b"]
+                copied["b"] = passed["b"]
             parts.append((part, (x[..., half], w[..., half, :], b), copied, word))
     called, libraries = [], []
     for part, operands, arguments, word in parts:
@@ -587,7 +589,7 @@ class Short:
         """Its output, or both sides' with their commands."""
         if len(self.ways) == 1:
             return self.ways[0][1]
-        return "\n".join(f"$ {before}python short.py\n{said}" for before, said in self.ways)
+        return "\n".join(f"$ {before}python short.py\n{output}" for before, output in self.ways)
 
 
 Runs = list[tuple[str, Mapping[str, str]]]
@@ -628,7 +630,9 @@ def shortest_script(
         if shown[0] != shown[1]:
             return None
         del shown[1]
-        words = ["".join(f"{name}={value} " for name, value in own.items()) for own in switches]
+        words = [
+            "".join(f"{name}={value} " for name, value in switch.items()) for switch in switches
+        ]
         runs = list(zip(words, switches, strict=True))
     elif switches[0]:
         settings = ", ".join(f"{name}={value!r}" for name, value in switches[0].items())
@@ -670,7 +674,7 @@ def _proved_by_run(
 ) -> Short | None:
     """The script with what it printed, where that is the two numbers, and its assertion
     fails in the runs that are ``wrong`` alone."""
-    ways = []
+    outputs = []
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "short.py"
         script.write_text(text, encoding="utf-8")
@@ -678,8 +682,8 @@ def _proved_by_run(
             ran = proof.run_script(script, (target, target), variables)
             if ran.status != int(fails) or fails != ("AssertionError" in ran.errors):
                 return None
-            ways.append((before, ran.printed.strip()))
-    words = " ".join(printed for _, printed in ways).split()
+            outputs.append((before, ran.printed.strip()))
+    words = " ".join(printed for _, printed in outputs).split()
     try:
         same = [float(np.float64(word)) for word in words]
     except ValueError:
@@ -687,4 +691,4 @@ def _proved_by_run(
     wide = np.float64 if any(len(word) > 14 for word in words) else np.float32
     if not np.array_equal(np.array(same, wide), np.array(values, wide), equal_nan=True):
         return None
-    return Short(text, tuple(ways))
+    return Short(text, tuple(outputs))

@@ -112,9 +112,9 @@ def runtime_of(where: Target) -> Runtime:
 
 def switch_variables(where: Target) -> dict[str, str]:
     """The variables that a target's switches set, without those that every target has."""
-    own = launch.library_variables(where)
+    variables = launch.library_variables(where)
     plain = launch.library_variables(replace(where, switches=()))
-    return {name: value for name, value in own.items() if plain.get(name) != value}
+    return {name: value for name, value in variables.items() if plain.get(name) != value}
 
 
 def run_script(
@@ -187,10 +187,10 @@ def prove(
             run_script(script, targets) if targets else own_interpreter(script)
             for _ in range(times)
         ]
-    said = "; ".join(dict.fromkeys(f"exit status {run.status}: {run.said}" for run in runs))
-    said = machine.publishable(said)
+    printed = "; ".join(dict.fromkeys(f"exit status {run.status}: {run.said}" for run in runs))
+    printed = machine.publishable(printed)
     if len({(run.status, run.printed) for run in runs}) > 1:
-        raise NotReproduced(f"script=reproduce.py: {times} fresh processes said: {said}")
+        raise NotReproduced(f"script=reproduce.py: {times} fresh processes said: {printed}")
     first = runs[0]
     if first.verdict == STILL_THERE and first.status != int(fails):
         why = f"its assertion {'holds' if fails else 'fails'}, against the verdict"
@@ -199,7 +199,7 @@ def prove(
         why = f"the bits differ in probe's process and not in {times} fresh ones"
         if first.verdict == CANNOT_TELL:
             why = "in a fresh process the script says"
-        raise NotReproduced(f"script=reproduce.py: {why}: {said}")
+        raise NotReproduced(f"script=reproduce.py: {why}: {printed}")
     # a script prints the first few; those have to be the measured ones
     if first.bits != expected[: len(first.bits)] or not first.bits:
         gives = f"{first.bits[:1]} where {expected[:1]} was measured"
@@ -281,17 +281,17 @@ def verify(folder: Path, times: int = 3, *, trust: bool = False) -> Verified:
     except (TargetError, InputError) as error:
         interpreter, why = "own", str(error)
         runs = [own_interpreter(script) for _ in range(times)]
-    said, verdicts = "; ".join(dict.fromkeys(run.said for run in runs)), {r.verdict for r in runs}
+    lines = "; ".join(dict.fromkeys(run.said for run in runs))
     answer = runs[0].verdict
-    if len(verdicts) > 1:
-        answer, said = CANNOT_TELL, f"{times} runs disagree: {said}"
+    if len({run.verdict for run in runs}) > 1:
+        answer, lines = CANNOT_TELL, f"{times} runs disagree: {lines}"
     if answer == CANNOT_TELL and why:
-        said = f"{said}; {why}"
+        lines = f"{lines}; {why}"
     same = None
     if answer == STILL_THERE:
         printed = {tuple(run.bits) for run in runs}
         same = printed == {tuple(tuple(bits) for bits in about.get("bits", []))}
-    return Verified(answer, said, len(runs), same, interpreter, list(about["targets"]))
+    return Verified(answer, lines, len(runs), same, interpreter, list(about["targets"]))
 
 
 # Bytes of operands and outputs that a file may hold. Python reads the file whole.
@@ -340,9 +340,9 @@ def program_text(
     about: dict[str, Any] = {"format": 1, "note": note, "runs": []}
     arrays: dict[str, np.ndarray] = {}
     for number, side in enumerate(sides):
-        described, own = _data_of_run(side, partial)
+        described, run_arrays = _data_of_run(side, partial)
         about["runs"].append(described)
-        arrays |= {f"{number}.{name}": array for name, array in own.items()}
+        arrays |= {f"{number}.{name}": array for name, array in run_arrays.items()}
     if pairs is not None:
         for name, places, side in zip(
             ("left", "right"), (pairs.left, pairs.right), sides, strict=False

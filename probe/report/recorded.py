@@ -166,7 +166,7 @@ def write_operation(
     script, ran, arrays = proved_script(sides, region, model.before, times, verdict)
     targets = target_of(sides[0]), target_of(sides[1])
     facts = {"python_version": platform.python_version(), "numpy_version": np.__version__}
-    made = OperationReport(
+    written = OperationReport(
         targets=targets,
         versions=(version_of(sides[0]), version_of(sides[1])),
         script=script,
@@ -182,8 +182,8 @@ def write_operation(
         region=region,
         cause=cause,
     )
-    folder.write_folder(made, out)
-    return WrittenFolder(out, made.files, script, ran, times=times)
+    folder.write_folder(written, out)
+    return WrittenFolder(out, written.files, script, ran, times=times)
 
 
 def proved_script(
@@ -285,8 +285,8 @@ def script_of_operation(
         # the outputs that are compared: a block is written as slices, else they have flat indices
         at = np.stack(np.unravel_index(index, shape)) if shape else np.zeros((0, 1), int)
         block = tuple(slice(int(axis.min()), int(axis.max()) + 1) for axis in at)
-        every = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)[block].reshape(-1)
-        if np.array_equal(every, index):
+        block_indices = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)[block].reshape(-1)
+        if np.array_equal(block_indices, index):
             places.append(f"np.s_[{program.slices_as_written(block, shape)}]")
         else:
             arrays[f"{word}_index"] = index
@@ -308,7 +308,7 @@ def script_of_operation(
     functions: list[ScriptFunction] = []
     script_sides = []
     reads = shapes_read(sides)
-    for alone, lines_before, arguments, said in zip(sides, before, names, reads, strict=True):
+    for alone, lines_before, arguments, side_words in zip(sides, before, names, reads, strict=True):
         operation, parameters = alone.operation, [f"x{n}" for n in range(len(alone.reads))]
         assert operation.lines is not None
         lines = [*lines_before]
@@ -337,7 +337,7 @@ def script_of_operation(
         script_sides.append(
             ScriptSide(
                 f"{name}({', '.join(arguments)})",
-                said,
+                side_words,
                 distribution or "NumPy",
                 f'metadata.version("{distribution}")' if distribution else "np.__version__",
                 variables,
@@ -408,17 +408,17 @@ def named_operands(sides: Sides) -> tuple[Names, dict[str, np.ndarray], Parts]:
     alike has one name."""
     arrays, parts = dict[str, np.ndarray](), Parts()
     names: Names = ([], [])
-    known: dict[bytes, str] = {}
-    for alone, own, ending in zip(sides, names, ("", "_right"), strict=True):
+    names_by_content: dict[bytes, str] = {}
+    for alone, side_names, ending in zip(sides, names, ("", "_right"), strict=True):
         for number, array in enumerate(alone.reads):
             plain = np.ascontiguousarray(array)
             key = repr((plain.shape, plain.dtype.str)).encode() + plain.tobytes()
-            name = known.setdefault(key, f"x{number}{ending}")
+            name = names_by_content.setdefault(key, f"x{number}{ending}")
             arrays.setdefault(name, plain.reshape(array.shape))
-            own.append(name)
+            side_names.append(name)
     for name, array in sorted(arrays.items(), key=lambda item: item[1].size):
-        for of, whole in arrays.items():
-            if of not in parts and (part := part_of(array, whole)) is not None:
+        for of, larger in arrays.items():
+            if of not in parts and (part := part_of(array, larger)) is not None:
                 parts[name] = of, part
                 break
     return names, {name: arrays[name] for name in arrays if name not in parts}, parts
@@ -506,19 +506,19 @@ def write_case(
     if (sides := isolated_sides(*runs, region)) is None:
         raise no_case("no output of it differs")
     cases = [case_of(alone) for alone in sides]
-    mine, theirs = (case.arguments() for case in cases)
-    apart = [name for name in mine if mine[name] != theirs[name]]
+    left_arguments, right_arguments = (case.arguments() for case in cases)
+    apart = [name for name in left_arguments if left_arguments[name] != right_arguments[name]]
     if len(apart) > 1 or (apart and apart[0] not in ("batch", "length")):
         raise no_case(f"the two calls differ in {' and '.join(apart)}")
     vary = apart[0] if apart else None
     at, against = (getattr(case, vary) if vary else None for case in cases)
     larger = max(cases, key=lambda case: getattr(case, vary) if vary else 0)
     targets = [Target.parse(alone.side.target) for alone in sides]
-    known = [backends.get(target.name).layouts for target in targets]
+    layouts_of_sides = [backends.get(target.name).layouts for target in targets]
     refused = no_case("its library lays operands out in no known way")
     # as users call it, and as the library keeps what other operations give
     for word in (layout.CONTIGUOUS, layout.TRANSPOSED, layout.CHANNELS_LAST):
-        if all(layout.keeps_layout(word, layouts) for layouts in known):
+        if all(layout.keeps_layout(word, layouts) for layouts in layouts_of_sides):
             try:
                 finding = Finding.of(larger.with_(layout=word), vary, at, against)
                 repro = folder.reproduce(finding, *targets, most=TRIES, tell=tell)

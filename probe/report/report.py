@@ -255,16 +255,16 @@ def facts_of(
     targets: tuple[Target, Target], facts: Sequence[dict[str, Any]], emulator: str | None
 ) -> dict[str, Any]:
     """Publishable facts of machine and libraries. ``emulator``: of the processor; None: nothing."""
-    own = machine.facts()
+    machine_facts = machine.facts()
     published: dict[str, Any] = {
-        "os": own["os"],
+        "os": machine_facts["os"],
         "architecture": platform.machine(),
-        "cpu": own["cpu_model"],
-        "cpu_vendor": own["cpu_vendor"],
-        "cpu_isa": own["cpu_isa"],
-        "cores": own["cores"],
-        "machine": own["machine"],
-        "probe": own["probe_version"],
+        "cpu": machine_facts["cpu_model"],
+        "cpu_vendor": machine_facts["cpu_vendor"],
+        "cpu_isa": machine_facts["cpu_isa"],
+        "cores": machine_facts["cores"],
+        "machine": machine_facts["machine"],
+        "probe": machine_facts["probe_version"],
         "python": facts[0].get("python_version"),
         "numpy": facts[0].get("numpy_version"),
     }
@@ -400,15 +400,15 @@ def library_environment(target: Target) -> str:
         return ""
     ran = proof.run_python(target, arguments)
     lines = map(machine.publishable, ran.printed.splitlines())
-    told = "\n".join(line.rstrip() for line in lines if not _UNSAID.search(line)).strip()
-    return told if ran.status == 0 else ""
+    versions = "\n".join(line.rstrip() for line in lines if not _UNSAID.search(line)).strip()
+    return versions if ran.status == 0 else ""
 
 
 def kernels(sides: dict[str, dict[str, list[str]]]) -> str:
     """A table of the kernels that the libraries name; sources that know none are left out."""
     rows = []
-    every = (source for side in sides.values() for source in side if source != BENCHDNN)
-    for source in dict.fromkeys(every):
+    sources = (source for side in sides.values() for source in side if source != BENCHDNN)
+    for source in dict.fromkeys(sources):
         cells = [  # in brackets stands why a source names none
             "<br>".join(f"`{name}`" for name in side.get(source, []) if name[:1] != "(")
             for side in sides.values()
@@ -437,15 +437,15 @@ def _sum_lines(side: Added) -> str:
         lines += [f"{leaf_name(p.leaf)} = {decimal(p.x)} * {decimal(p.w)}" for p in shown]
         if BIAS in tree.leaves and side.bias is not None:
             lines.append(f"b = {decimal(side.bias)}")
-    whole = len(tree.formula) <= 200
-    lines.append(f"y = {tree.formula}" if whole else f"{len(tree.leaves)} summands")
+    short = len(tree.formula) <= 200
+    lines.append(f"y = {tree.formula}" if short else f"{len(tree.leaves)} summands")
     if fused := sorted(set(rounding.fused) & set(tree.leaves)):
-        some = ", ".join(map(leaf_name, fused))
+        fused_names = ", ".join(map(leaf_name, fused))
         if len(fused) >= len(set(tree.leaves) - {BIAS}):
-            some = "all"
+            fused_names = "all"
         elif len(fused) > MOST_SUMS:
-            some = f"{len(fused)} products"
-        lines.append(f"fused: {some}")
+            fused_names = f"{len(fused)} products"
+        lines.append(f"fused: {fused_names}")
     if formats := side.summation.formats(side.dtype):
         lines.append(", ".join(formats))
     if not side.sums:
@@ -490,9 +490,9 @@ def form_of(target: Target, name: str | None = None) -> Form:
 
     InputError: there is no such form, or the file has no headings.
     """
-    own = target.name if target.name in FORMS else "other"
+    default_name = target.name if target.name in FORMS else "other"
     if name is None or name in FORMS:
-        return FORMS[name or own]
+        return FORMS[name or default_name]
     path = Path(name)
     if path.suffix not in (".md", ".yml", ".yaml"):
         todo = f"{one_of(name, FORMS)}; or give a form's file (.md, .yml)"
@@ -508,7 +508,7 @@ def form_of(target: Target, name: str | None = None) -> Form:
     if not any(source == "script_and_output" for _, source in sections):
         described = "description_with_script"  # nothing else asks for the script
         sections = [(h, described if s == "description" else s) for h, s in sections]
-    return Form(own, f"the tracker of {path.name}", "###", sections)
+    return Form(default_name, f"the tracker of {path.name}", "###", sections)
 
 
 # What a heading asks for, by its words: the first that fits.
@@ -573,8 +573,8 @@ def form_fields(text: str) -> list[tuple[str, str]]:
             options = [
                 o.strip("\"' ") for o in re.findall(r"^\s*-\s+(.+?)\s*$", listed, re.MULTILINE)
             ]
-            ways = (o for pattern, o in CHOICES if re.search(pattern, heading.lower()))
-            chosen = next((o for o in next(ways, ()) if o in options), None)
+            choices = (o for pattern, o in CHOICES if re.search(pattern, heading.lower()))
+            chosen = next((o for o in next(choices, ()) if o in options), None)
             source = f"[{chosen}]" if chosen else f"[(choose: {', '.join(options)})]"
         sections.append((heading, source))
     return sections
@@ -739,8 +739,8 @@ def question(repro: Reproduction) -> str:
         "channels": f"Should {op} be the same where its channels are cut in two and added?",
         "layout": f"Should {op} of the same numbers be the same however they lie in memory?",
     }
-    other = f"Should the same outputs of one {op} be equal at every {finding.vary}?"
-    return questions.get(finding.vary, other)
+    default_question = f"Should the same outputs of one {op} be equal at every {finding.vary}?"
+    return questions.get(finding.vary, default_question)
 
 
 def _releases(repro: Reported) -> bool:
@@ -758,7 +758,10 @@ def _expectation(repro: Reproduction) -> str:
 def _finding_in_words(repro: Reproduction) -> str:
     """The finding, and how the case above came of it."""
     finding, shrunk, explanation = repro.finding, repro.shrunk, repro.explanation
-    here, far = f"{len(explanation.differing)} of {explanation.compared}", _far(explanation.max_ulp)
+    counts, far = (
+        f"{len(explanation.differing)} of {explanation.compared}",
+        _far(explanation.max_ulp),
+    )
     example = ""
     if repro.evidence is not None:
         left, right = (
@@ -770,7 +773,7 @@ def _finding_in_words(repro: Reproduction) -> str:
             )
         )
         example = f"There {left} and {right}."
-    head = f"{finding.label}: {here} compared outputs differ, {far}"
+    head = f"{finding.label}: {counts} compared outputs differ, {far}"
     if (before := repro.before) is not None:
         head = (
             f"{before.label}: {before.differing:,} of {before.compared:,} compared outputs differ"
@@ -790,7 +793,7 @@ def _finding_in_words(repro: Reproduction) -> str:
     text += f"Reduced in {shrunk.calls} tries"
     if shrunk.ended == "minimal":
         text += ", until any further step would make the difference disappear,"
-    text += f" to {finding.label} ({here}, {far}). {example}"
+    text += f" to {finding.label} ({counts}, {far}). {example}"
     kept = repro.kept or {}
     if kept.get("cause") is False:
         text += f" The cause of the smaller case is different: {', '.join(explanation.causes)}."

@@ -117,11 +117,14 @@ def _report_step(
     if drawn is None and shows is None:
         return True
     search.fails = shows or search.fails
-    known = shows is None
-    own = start.reshaped(**smallest.case.arguments(), at=smallest.at, against=smallest.against)
-    options = [own, *(own.drawn_as(drawn or "cancel", seed) for seed in range(TRIES))]
+    same_predicate = shows is None
+    redrawn = start.reshaped(**smallest.case.arguments(), at=smallest.at, against=smallest.against)
+    options = [
+        redrawn,
+        *(redrawn.drawn_as(drawn or "cancel", seed) for seed in range(TRIES)),
+    ]
     for option in options:
-        if (known and option.key == smallest.key) or search.ask(option):
+        if (same_predicate and option.key == smallest.key) or search.ask(option):
             search.best = option
             return True
     return False
@@ -221,8 +224,11 @@ def _plain_values(value: float, dtype: str) -> list[float]:
         plainer |= {form(value) for form in _forms(bits)}
     rounded = floats.widen(floats.round_to(np.array(sorted(plainer)), dtype), dtype).tolist()
     now = complexity(value, dtype)
-    known = {v: complexity(v, dtype) for v in rounded if v and math.isfinite(v)}
-    return sorted((v for v in known if known[v] < now), key=lambda v: (known[v], abs(v - value)))
+    cost = {v: complexity(v, dtype) for v in rounded if v and math.isfinite(v)}
+    return sorted(
+        (v for v in cost if cost[v] < now),
+        key=lambda v: (cost[v], abs(v - value)),
+    )
 
 
 def _forms(bits: int) -> list[Callable[[float], float]]:
@@ -404,8 +410,8 @@ def _fewer(finding: Finding, axis: str) -> Changes:
     if axis == "batch":
         yield from ({"batch": batch} for batch in smaller(case.batch))
     elif axis == "channels":
-        most = case.in_channels if case.operation.depthwise else case.group_channels
-        yield from (_per_group(finding, "in_channels", size) for size in smaller(most))
+        channels = case.in_channels if case.operation.depthwise else case.group_channels
+        yield from (_per_group(finding, "in_channels", size) for size in smaller(channels))
     else:
         filters = smaller(case.filters // case.groups)
         yield from (_per_group(finding, "filters", size) for size in filters)

@@ -147,12 +147,12 @@ def _running_sums(tree: Tree) -> tuple[list[list[int]], dict[int, int]]:
         leaves = [child for child in children if child >= 0]
         if not leaves:
             continue
-        mine = number.get(~inner[0]) if len(inner) == 1 else None
-        if mine is None:
-            mine = len(sums)
+        sum_number = number.get(~inner[0]) if len(inner) == 1 else None
+        if sum_number is None:
+            sum_number = len(sums)
             sums.append([])
-        sums[mine] += leaves
-        number[node] = mine
+        sums[sum_number] += leaves
+        number[node] = sum_number
     return sums or [list(tree.leaves)], number
 
 
@@ -164,9 +164,9 @@ def draw_accumulators(axes: Axes, tree: Tree) -> None:
     runs, number = _running_sums(tree)
     order = sorted(range(len(runs)), key=lambda index: min(runs[index]))
     for row, run in enumerate(runs[index] for index in order):
-        known = [leaf for leaf in run if leaf != BIAS]
-        axes.plot(known, [row] * len(known), "-", color="#ced4da", lw=1, zorder=1)
-        axes.scatter(known, [row] * len(known), s=4, color=colour(row), zorder=2, linewidths=0)
+        leaves = [leaf for leaf in run if leaf != BIAS]
+        axes.plot(leaves, [row] * len(leaves), "-", color="#ced4da", lw=1, zorder=1)
+        axes.scatter(leaves, [row] * len(leaves), s=4, color=colour(row), zorder=2, linewidths=0)
     if len(runs) > 1:
         _draw_joins(axes, tree, {node: order.index(index) for node, index in number.items()})
     axes.set_ylim(max(len(runs), 4) - 0.4, -0.6)
@@ -271,10 +271,10 @@ def draw_explained(comparison: Comparison, evidence: Evidence | None) -> Figure 
         return None
     left, right = comparison.pairs.left[0], comparison.pairs.right[0]
     each = comparison.left.summation(left), comparison.right.summation(right)
-    known: list[tuple[Summation, str, dict[str, Any]]] = [
+    summed: list[tuple[Summation, str, dict[str, Any]]] = [
         (shown, word, {}) for shown, word in zip(each, words, strict=True) if shown is not None
     ]
-    return summations(known) if known else None
+    return summations(summed) if summed else None
 
 
 def draw_ordered(side: CaseRun) -> Figure | None:
@@ -338,9 +338,9 @@ def rows_of(difference: Difference, most: int = ROWS) -> list[PlotRow]:
         return operation.verdict if operation.verdict in ALONE else id(operation)
 
     for quiet, group in groupby(difference.computed, quiet_or_itself):
-        operation, *others = group
+        operation, *equal_ones = group
         if isinstance(quiet, str):
-            text = f"{1 + len(others)} {ALONE[quiet]}" if others else operation.name
+            text = f"{1 + len(equal_ones)} {ALONE[quiet]}" if equal_ones else operation.name
             rows.append(PlotRow(_without_middle(text), quiet, 0.0))
             continue
         gives = {(pair.left, pair.right) for pair in operation.gives}
@@ -402,8 +402,8 @@ def walked(difference: Difference, lines: Sequence[str]) -> Figure:
         panel.set_title(title, fontsize=9, loc="left")
     caption = "\n".join(textwrap.fill(line, TITLE) for line in lines)
     figure.suptitle(caption, fontsize=9, x=0.01, ha="left")
-    there = [name for name in WORDS if any(row.verdict == name for row in rows)]
-    patches: list[Any] = [Patch(color=VERDICT_COLOURS[name], label=WORDS[name]) for name in there]
+    words = [name for name in WORDS if any(row.verdict == name for row in rows)]
+    patches: list[Any] = [Patch(color=VERDICT_COLOURS[name], label=WORDS[name]) for name in words]
     if any(row.own for row in rows):
         dot: dict[str, Any] = {"marker": "o", "ls": "", "color": VERDICT_COLOURS["source"]}
         patches.append(Line2D([], [], **dot, label="also differs if its inputs are made to agree"))
@@ -430,8 +430,8 @@ def _sums_of_source(difference: Difference) -> list[tuple[str, Any]]:
 def distance_dots(axes: Axes, rows: Sequence[PlotRow]) -> None:
     """Draws a dot a row: its largest distance in ulps, logarithmic; its colour is the verdict."""
     finite = [row.largest for row in rows if np.isfinite(row.largest) and row.largest]
-    most = max(finite, default=1.0)
-    right = max(most * 4, 16)
+    largest = max(finite, default=1.0)
+    right = max(largest * 4, 16)
     for place, row in enumerate(rows):
         colour = VERDICT_COLOURS[row.verdict]
         size = right if np.isinf(row.largest) else row.largest

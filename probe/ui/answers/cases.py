@@ -96,10 +96,10 @@ def explain(
     >>> why = probe.explain(case, "tensorflow,onednn=0", 5, 40)  # doctest: +SKIP
     >>> why.causes, why.replayed  # doctest: +SKIP
     """
-    where, other = checked_sides(target, at, against, against_target, against_padding)
+    where, right_target = checked_sides(target, at, against, against_target, against_padding)
     checked_kernels(kernels)
     shapes = ComparedShapes.named(checked_case(case), vary, at, against, against_padding)
-    comparison = explained(shapes, where, other, zeros=zeros)
+    comparison = explained(shapes, where, right_target, zeros=zeros)
     evidence = differing_example(comparison)
     comparison.kernels = named_kernels(comparison, kernels)
     return Explained(comparison, evidence)
@@ -213,8 +213,8 @@ class Ordered(Answer):
             return report | {"calls": None, "checks": None, "seconds": None}
         orders, summations = side.orders, []
         for number, summation in enumerate(orders.summations):
-            mine = orders.index == number
-            where = {"outputs": int(mine.sum()), "ranges": ranges_of_mask(mine)}
+            of_summation = orders.index == number
+            where = {"outputs": int(of_summation.sum()), "ranges": ranges_of_mask(of_summation)}
             summations.append(summation.to_json(side.case.dtype) | where)
         return report | {
             # most outputs first

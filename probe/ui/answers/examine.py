@@ -176,8 +176,8 @@ def examine(
         step("opening the model")
         sides: SizedInputs | None = None
         if ask == "release":
-            other = TwoSides(against_target=against_target)
-            walked = two_runs(user_model, other, target, explain=False, progress=tell)
+            both_sides = TwoSides(against_target=against_target)
+            walked = two_runs(user_model, both_sides, target, explain=False, progress=tell)
         else:
             sizes = (at, against)
             walked, sides = _one_sample(user_model, ask, sizes, target, tell, tell_part)
@@ -206,9 +206,9 @@ def _one_sample(
     subject, vary = user_model.opened(), "batch" if ask == "batch" else "length"
     how: dict[str, Any] = {"subject": subject, "explain": False, "progress": tell}
     try:
-        arrays, along, size, whole = _inputs_and_sizes(user_model, subject, ask, wanted)
+        arrays, along, size, full = _inputs_and_sizes(user_model, subject, ask, wanted)
         axes = ",".join(f"{name}:{axis}" for name, axis in along.items())
-        both = TwoSides("batch" if ask == "batch" else axes, size, whole)
+        both = TwoSides("batch" if ask == "batch" else axes, size, full)
         cut = replace(user_model, inputs=arrays)
         walked = two_runs(cut, both, target, **how, early=partial(tell_part, "outputs"))
     except InputError as error:
@@ -220,7 +220,7 @@ def _one_sample(
             todo = "export it with a batch of any size, or compare targets: --against-target U"
         raise InputError("ask", ask, error.why, todo) from error
     if ask == "padding" and target is None:
-        ends = f"length {size}", f"length {whole}"
+        ends = f"length {size}", f"length {full}"
         walked.asked = ComparisonQuestion(user_model.name, *ends, ADVICE["length"])
     if walked.inputs is None:
         return walked, None
@@ -231,9 +231,9 @@ def _one_sample(
         vary = "length"
         filled |= {name: array for name, array in right.items() if is_mask(array)}
         both_sizes = [zip(left[n].shape, right[n].shape, strict=True) for n in left]
-        size, whole = next((a, b) for each in both_sizes for a, b in each if a != b)
+        size, full = next((a, b) for each in both_sizes for a, b in each if a != b)
         walked.asked = replace(walked.asked, todo=ADVICE["length"])
-    return walked, SizedInputs(subject, vary, (size, whole), dict(left), dict(right), filled)
+    return walked, SizedInputs(subject, vary, (size, full), dict(left), dict(right), filled)
 
 
 @dataclass
@@ -284,36 +284,38 @@ def _inputs_and_sizes(
     vary = "batch" if ask == "batch" else "length"
     user_model.require_inputs(subject.inputs)
     # generated inputs need a size; given ones have theirs, and 0 asks for nothing
-    most = against or (BATCH if ask == "batch" else 0)
-    arrays = user_model.arrays(subject.inputs, vary, most)
+    largest = against or (BATCH if ask == "batch" else 0)
+    arrays = user_model.arrays(subject.inputs, vary, largest)
     along = varied_axes(vary, arrays, subject.inputs)
     mask, positions = mask_of_padding(arrays) if ask == "padding" else ("", {})
     if ask == "padding" and arrays:
         first = next(iter(along))
         axes = [along, *({first: axis} for axis in range(1, arrays[first].ndim))]
-        valid = [_valid_lengths(arrays, some) for some in axes]
+        valid = [_valid_lengths(arrays, axis_of) for axis_of in axes]
         if mask:  # what is padding is said
             plain = lambda inputs: run_unwatched(subject.recorder(inputs))  # noqa: E731
             shown = entries_shown(plain, arrays, mask)
             axes.insert(0, positions)
             ends_at = np.where(shown, np.arange(1, shown.shape[1] + 1), 0).max(axis=1)
             valid.insert(0, ends_at)
-        sizes = [min(arrays[name].shape[axis] for name, axis in some.items()) for some in axes]
+        sizes = [
+            min(arrays[name].shape[axis] for name, axis in axis_of.items()) for axis_of in axes
+        ]
         ends = [((v > 0) & (v < size)).any() for v, size in zip(valid, sizes, strict=True)]
         chosen = ends.index(True) if any(ends) else 0
         along, lengths = axes[chosen], valid[chosen]
         mask = mask if chosen == 0 else ""
-        whole = max(arrays[name].shape[axis] for name, axis in along.items())
-        short = np.flatnonzero((lengths > 0) & (lengths < whole))
+        full = max(arrays[name].shape[axis] for name, axis in along.items())
+        short = np.flatnonzero((lengths > 0) & (lengths < full))
         row, samples = int(short[0]) if len(short) else 0, varied_axes("batch", arrays, ())
         arrays = {
             name: np.ascontiguousarray(array[row : row + 1]) if name in samples else array
             for name, array in arrays.items()
         }
-    whole = min(arrays[name].shape[axis] for name, axis in along.items())
-    if not whole:
+    full = min(arrays[name].shape[axis] for name, axis in along.items())
+    if not full:
         raise InputError("inputs", ", ".join(along), "they are empty", "give 2 samples or more")
-    against = whole_number("against", whole if against is None else against)
+    against = whole_number("against", full if against is None else against)
     if at is None and ask == "padding":
         valid_length = int(lengths[row] if mask else _valid_lengths(arrays, along).max())
         at = valid_length if 0 < valid_length < against else max(1, against // 4)
@@ -343,9 +345,9 @@ class Examination:
     def give_parts(self) -> str:
         """Gives one part after the other; returns why it ends early, empty if it doesn't."""
         first = self.walked.found.first
-        asked, text = self.walked.asked, self.walked.counts_text()
+        pair, text = self.walked.asked, self.walked.counts_text()
         if text not in self.early:
-            which = f"{asked.left} against {asked.right}: " * bool(self.early)  # not what was told
+            which = f"{pair.left} against {pair.right}: " * bool(self.early)  # not what was told
             self.tell_part("outputs", f"{which}{text}")
         self.tell_part("operation", _operation_in_words(self.walked, first))
         if first is None:
@@ -363,8 +365,8 @@ class Examination:
             return why
         if sides is None:
             todo = self.walked.asked.todo or ADVICE["target"]
-            more = "probe bisect MODEL --between A --and B finds the condition"
-            self.tell_part("fix", f"{todo}; {more}")
+            bisect_advice = "probe bisect MODEL --between A --and B finds the condition"
+            self.tell_part("fix", f"{todo}; {bisect_advice}")
         elif ended := self._try_remedies(sides):
             return ended
         if why := budget.spent():
@@ -377,8 +379,8 @@ class Examination:
         try:
             written = self.walked.reproduce(self.out, first, progress=self.tell)
             why = written.no_case
-            own = f" (the operation's own script, no case: {why})" * bool(why)
-            self.tell_part("report", f"{written.path}: {', '.join(written.files)}{own}")
+            own_script = f" (the operation's own script, no case: {why})" * bool(why)
+            self.tell_part("report", f"{written.path}: {', '.join(written.files)}{own_script}")
         except (NotReproduced, InputError) as error:
             self.tell_part("report", f"none was written: {error}")
         return ""
@@ -417,10 +419,10 @@ class Examination:
             exact, checked = False, "not the bits of the other side: its samples read each other"
         elif not any(output.compared for output in self.walked.found.outputs):
             exact, checked = False, "not the bits of the other side: all outputs read what fills it"
-        ways: list[dict[str, Any]] = [{"remedy": "one size", "exact": exact}]
+        remedies: list[dict[str, Any]] = [{"remedy": "one size", "exact": exact}]
         what = f"{'fill each batch up' if batches else 'pad every input'} to {against}"
         text = f"{what}, so that each call has one shape: {checked}"
-        self.tell_part("fix", text, {"remedies": [dict(ways[0])]})
+        self.tell_part("fix", text, {"remedies": [dict(remedies[0])]})
         calls = {"left": run["left"], "one size": run["filled"]}
         if not (ended := budget.spent()):
             self.tell("trying the invariant mode")
@@ -428,30 +430,31 @@ class Examination:
             sizes = {"batch": sorted(rows)} | {sides.vary: [at, against]}
             ends, count = (sides.left, sides.right), partial(self.differing, 0)
             mode = model_fixes.of_runs(sides.opened, self.model, sizes, ends, count)
-            kept = mode.report is not None and mode.verdict == "exact"
-            ways.append({"remedy": "invariant", "exact": kept, "verdict": mode.verdict})
-            ways[1]["why"] = mode.refusal or None
+            holds = mode.report is not None and mode.verdict == "exact"
+            remedies.append({"remedy": "invariant", "exact": holds, "verdict": mode.verdict})
+            remedies[1]["why"] = mode.refusal or None
             exact_words = [f"one {'batch' if batches else 'padded length'} of {against}"] * exact
-            exact_words += ["probe.stable.invariant(model)"] * kept
+            exact_words += ["probe.stable.invariant(model)"] * holds
             text = f"exact here: {' or '.join(exact_words) or 'none that was tried'}"
-            if kept:
+            if holds:
                 calls["invariant"] = model_fixes.calls_in_mode(mode, sides.left)
             else:
                 why = mode.refusal or f"{mode.differing:,} outputs differ still"
                 text += f"; probe.stable.invariant: {mode.verdict} ({why})"
-            self.tell_part("fix", text, {"remedies": [dict(way) for way in ways]})
+            self.tell_part("fix", text, {"remedies": [dict(remedy) for remedy in remedies]})
         self.tell("timing")
         took = model_fixes.timed_in_turns(calls, min)  # others may be at work here
-        timed = [way for way in ways if way["remedy"] in took]
-        for way in timed:
-            way["ratio"] = took[way["remedy"]] / took["left"]
+        timed = [remedy for remedy in remedies if remedy["remedy"] in took]
+        for remedy in timed:
+            remedy["ratio"] = took[remedy["remedy"]] / took["left"]
         costs = ", ".join(
-            f"{way['remedy']} {rounded_text(way['ratio'])}{'' if way['exact'] else ' (not exact)'}"
-            for way in timed
+            f"{remedy['remedy']} {rounded_text(remedy['ratio'])}"
+            f"{'' if remedy['exact'] else ' (not exact)'}"
+            for remedy in timed
         )
-        text, details = f"times {sides.vary} {at} as it is: {costs}", {"remedies": ways}
-        if usable := [way for way in timed if way["exact"]]:
-            best = min(usable, key=lambda way: float(way["ratio"]))["remedy"]
+        text, details = f"times {sides.vary} {at} as it is: {costs}", {"remedies": remedies}
+        if usable := [remedy for remedy in timed if remedy["exact"]]:
+            best = min(usable, key=lambda remedy: float(remedy["ratio"]))["remedy"]
             text, details = f"{text}; recommended: {best}", details | {"recommended": best}
         self.tell_part("cost", text, details)
         return f"the invariant mode was not tried: {ended}" if ended else ""
@@ -471,8 +474,8 @@ def _operation_in_words(walked: Walked, first: Region | None) -> str:
     where = f"{first.path}: {what}" if first.path else what
     inside = "the outputs agree, the bits inside differ; " * (walked.verdict == "equal")
     text = f"{inside}{where}: {differ(first.differing, first.compared, first.max_ulp)}"
-    more = len(walked.differ_by_themselves()) - 1
-    text += f"; {counted(more, 'operation')} behind it differ by themselves too" * (more > 0)
+    further = len(walked.differ_by_themselves()) - 1
+    text += f"; {counted(further, 'operation')} behind it differ by themselves too" * (further > 0)
     return text
 
 

@@ -189,8 +189,8 @@ def _own_checks() -> Iterator[Check]:
     isa = facts["cpu_isa"] or "instructions unknown"
     yield Check("processor", "ok", f"{facts['cpu_model']}, {machine.cores()} cores, {isa}")
     free = memory.free()
-    known = "not known on this system" if free is None else f"{free / 1e9:.1f} GB free"
-    yield Check("memory", "ok", known)
+    free_text = "not known on this system" if free is None else f"{free / 1e9:.1f} GB free"
+    yield Check("memory", "ok", free_text)
     # of the folder in which results are stored
     left = shutil.disk_usage(Path()).free
     yield Check("disk", "ok" if left > 1e9 else "wrong", f"{left / 1e9:.1f} GB free")
@@ -198,13 +198,13 @@ def _own_checks() -> Iterator[Check]:
         yield Check("GPU", "ok", f"{count} of NVIDIA")
     else:
         yield Check("GPU", "missing", "none", "targets such as torch@cuda:0", None)
-    there = list(filter(installation.find_python, ("3.6", "3.7", "3.8", "3.9", "3.10")))
-    said = ", ".join(f"Python {release}" for release in there) or "only this one"
+    pythons = list(filter(installation.find_python, ("3.6", "3.7", "3.8", "3.9", "3.10")))
+    pythons_text = ", ".join(f"Python {release}" for release in pythons) or "only this one"
     if installed := [each.target for each in environments.installed_environments()]:
-        said += "; installed: " + ", ".join(installed)
-    state = "ok" if there or installation.uv() else "missing"
-    more = ("old releases, such as tensorflow==1.2.1", "pip install uv") * (state == "missing")
-    yield Check("old Pythons", state, said, *more)
+        pythons_text += "; installed: " + ", ".join(installed)
+    state = "ok" if pythons or installation.uv() else "missing"
+    advice = ("old releases, such as tensorflow==1.2.1", "pip install uv") * (state == "missing")
+    yield Check("old Pythons", state, pythons_text, *advice)
     for name, what in (("x86_64", "tensorflow@haswell"), ("aarch64", "tensorflow@arm64")):
         if environments.emulator_path(f"qemu-{name}"):
             yield Check(f"qemu-{name}", "ok", environments.emulator_version(f"qemu-{name}"))
@@ -221,22 +221,22 @@ def _own_checks() -> Iterator[Check]:
 def _library_check(name: str, why: str | None) -> Check:
     backend = backends.get(name)
     if why:
-        said, _, todo = why.partition("; ")
+        text, _, todo = why.partition("; ")
         known = todo.startswith("pip install ")
         adds = f"targets of {name}"
-        return Check(name, "missing", said if known else why, adds, todo if known else None)
+        return Check(name, "missing", text if known else why, adds, todo if known else None)
     version = installed_version(backend) or ""
     try:
         report = self_test(name)
     except ProbeError as error:
         return Check(name, "wrong", f"{version}: {error}", f"targets of {name}", None)
     outputs, replayed = report["outputs"], report["replayed"]
-    said = f"{version}: order revealed, {replayed} of {outputs} outputs replayed"
-    said += defaults_text(defaults_here(Target(name)))
+    text = f"{version}: order revealed, {replayed} of {outputs} outputs replayed"
+    text += defaults_text(defaults_here(Target(name)))
     if replayed == outputs:
-        return Check(name, "ok", said)
+        return Check(name, "ok", text)
     adds = "please report it: results of this library on this machine are not verified"
-    return Check(name, "wrong", said, adds)
+    return Check(name, "wrong", text, adds)
 
 
 def self_test(name: str) -> dict[str, Any]:
@@ -292,8 +292,8 @@ def demo_json() -> dict[str, Any]:
     return {
         "weights": [float(weight) for weight in WEIGHTS],
         "bias": float(BIAS),
-        "lengths": {str(length): some for length, some in both.items()},
-        "differing": [short["output"] for short, other in pairs if short["bits"] != other["bits"]],
+        "lengths": {str(length): outputs for length, outputs in both.items()},
+        "differing": [short["output"] for short, long in pairs if short["bits"] != long["bits"]],
         "replayed": all(out["value"] == out["published"] for outs in both.values() for out in outs),
     }
 
@@ -303,7 +303,7 @@ def demo_text() -> str:
 
     facts = demo_json()
     short, long = facts["lengths"].values()
-    pair = [f"{int(some[MOVED]['bits'], 16):032b}" for some in (short, long)]
+    pair = [f"{int(outputs[MOVED]['bits'], 16):032b}" for outputs in (short, long)]
     marks = "".join("^" if a != b else " " for a, b in zip(*pair, strict=True)).rstrip()
     text = Path(__file__).with_name("templates").joinpath("demo.txt.j2").read_text()
     return Template(text).render(facts, short=short, long=long, pair=pair, marks=marks, moved=MOVED)

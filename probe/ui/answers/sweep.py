@@ -249,8 +249,8 @@ class SweptByOrder(Answer):
     @property
     def failed(self) -> bool:
         """Whether a target failed, or failed at the value that all others are compared with."""
-        known = ("", "alignment", "nondeterministic", "not-a-sum", "not-asked")
-        refused = [by_order.base.refusal not in known for by_order in self.found.values()]
+        not_failures = ("", "alignment", "nondeterministic", "not-a-sum", "not-asked")
+        refused = [by_order.base.refusal not in not_failures for by_order in self.found.values()]
         return bool(self.failures) or any(refused)
 
     def lines(self) -> tuple[str, str, str]:
@@ -590,9 +590,9 @@ def stores_shown(summary: Mapping[str, Any]) -> RenderableType:
         for row in cells:
             shown.add_row(*(row[name] for name in names))
         parts += [shown if rows else "no comparisons", ""]
-    more = {name: n for name, n in summary["tables"].items() if name not in _SHOWN_APART}
-    if more:
-        parts += ["also: " + ", ".join(f"{n:,} {name}" for name, n in more.items()), ""]
+    further_tables = {name: n for name, n in summary["tables"].items() if name not in _SHOWN_APART}
+    if further_tables:
+        parts += ["also: " + ", ".join(f"{n:,} {name}" for name, n in further_tables.items()), ""]
     total = f"{summary['differing']:,} of {summary['compared']:,} outputs differ"
     places = counted(summary["cases"], "case"), counted(len(machines), "machine")
     return Group(*parts, f"{places[0]}, {places[1]}: {total}")

@@ -58,8 +58,8 @@ def where_true(mask: np.ndarray) -> str:
         return "the output"
     if len(parts) > 1:
         parts = [f"({part})" if "," in part else part for part in parts]
-    whole = len(places) == np.prod([len(indices) for indices in along])
-    return f"{'' if whole else 'part of '}out[{', '.join(parts)}]"
+    all_of_block = len(places) == np.prod([len(indices) for indices in along])
+    return f"{'' if all_of_block else 'part of '}out[{', '.join(parts)}]"
 
 
 def output_name(index: tuple[int, ...]) -> str:
@@ -172,8 +172,8 @@ def order(answer: Ordered) -> RenderableType:
         parts.append(f"\norder {summed.tree.id}  {counted(counts[number], 'output')}: {where}")
         parts.append(summation(summed, side.case.dtype, rank < DRAWN))
     if len(ranked) > MOST:
-        rest = sum(int(counts[number]) for number in ranked[MOST:])
-        more = f"{len(ranked) - MOST} more summations, for {rest:,} outputs"
+        further = sum(int(counts[number]) for number in ranked[MOST:])
+        more = f"{len(ranked) - MOST} more summations, for {further:,} outputs"
         parts.append(f"\nand {more}; --json has all")
     nothing = (orders.index < 0) & orders.replayed
     if nothing.any():
@@ -311,8 +311,8 @@ def explanation(answer: Explained) -> RenderableType:
         parts.append(f"orders: {sets_text(comparison.sets)}")
     sides = {"left": comparison.left, "right": comparison.right}
     for name, side in sides.items():
-        said = ": ".join(filter(None, (side.refusal, side.evidence)))
-        parts += [f"{name}: {said}"] * bool(said)
+        refusal = ": ".join(filter(None, (side.refusal, side.evidence)))
+        parts += [f"{name}: {refusal}"] * bool(refusal)
     for name, side in sides.items():
         summations = comparison.summations(side)
         parts += [f"\n{name} adds"] * bool(summations)
@@ -386,10 +386,10 @@ def _side_in_full(side: Added, reads: bool) -> str:
         if partial.node != before + 1:
             lines.append(f"  ... {partial.node - before - 1} sums")
         before = partial.node
-        here = {"order": partial.node == side.parts_at, "bits": partial.node == side.bits_part}
-        marks = ", ".join(what for what, is_here in here.items() if is_here)
-        own = "> " if partial.node in side.own else "  "
-        lines.append(f"{own}{partial.text}" + (f"  ← {marks}" if marks else ""))
+        parted = {"order": partial.node == side.parts_at, "bits": partial.node == side.bits_part}
+        marks = ", ".join(what for what, is_here in parted.items() if is_here)
+        mark = "> " if partial.node in side.own else "  "
+        lines.append(f"{mark}{partial.text}" + (f"  ← {marks}" if marks else ""))
     lines.append(_result_line(side))
     if side.own:
         lines.append("> only on this side; ← where the sides begin to differ")
@@ -485,7 +485,7 @@ def reproduction(answer: Reproduced) -> RenderableType:
         parts.append(f"emulated.py was not written: {report['not_emulated']}")
     parts += [f"this avoids the difference: {way}" for way in report["avoids"]]
     if report["short"]:
-        printed = "\n".join(said for _, said in report["short"]["ways"])
+        printed = "\n".join(output for _, output in report["short"]["ways"])
         parts += [report["short"]["text"].rstrip(), printed]
     attached = [name for name in report["files"] if name != "report.md"]
     size = f"{report['sizes']['report.md']:,} of the {LIMIT:,} characters that GitHub takes"
@@ -597,10 +597,10 @@ def _operations(answer: Walked) -> Iterator[RenderableType]:
     right = ("compared", "differing", "own", "max ulp", "scaled")
     rows = table("operation", "op", *right, "verdict", "cause", right=right)
     shown = list(collapsed(computed))
-    for region, *others in shown[:MOST_OPERATIONS]:
-        if others:
-            compared = f"{sum(each.compared for each in (region, *others)):,}"
-            name = f"{1 + len(others)} operations"
+    for region, *quiet in shown[:MOST_OPERATIONS]:
+        if quiet:
+            compared = f"{sum(each.compared for each in (region, *quiet)):,}"
+            name = f"{1 + len(quiet)} operations"
             rows.add_row(name, "", compared, *[""] * 4, region.verdict, "")
             continue
         far = region.max_ulp if region.differing else None
@@ -630,8 +630,8 @@ def collapsed(operations: list[Region]) -> Iterator[list[Region]]:
         # the others have a row each
         return operation.verdict if quiet else id(operation)
 
-    for _, some in groupby(operations, row):
-        yield list(some)
+    for _, group in groupby(operations, row):
+        yield list(group)
 
 
 # Rows of contents, and of stretches of a plan, that are printed.
@@ -688,9 +688,13 @@ def padded_model(padded: Padded) -> RenderableType:
     if padded.remedies is not None:
         from probe.sizes.fixes import advise
 
-        ways = ((w["name"], w["verdict"], rounded_text(w["ratio"])) for w in report["remedies"])
+        rows = ((w["name"], w["verdict"], rounded_text(w["ratio"])) for w in report["remedies"])
         # what to do stands first, before the verdict and what it rests on
-        parts += [f"recommended: {advise(padded.remedies).text}", "", remedies_in_brief(ways)]
+        parts += [
+            f"recommended: {advise(padded.remedies).text}",
+            "",
+            remedies_in_brief(rows),
+        ]
         parts += [f"exact?: {EXACT} (subnormal ones aside); cost: {COST}", ""]
     parts += [f"verdict: {padded.verdict}", padded.advice()]
     parts += [*(f"note: {note}" for note in padded.notes), ""]

@@ -490,9 +490,9 @@ def emulate(
     if vary is not None and sides["against"] is None:
         why = "there is no second run that it could vary"
         raise InputError("vary", vary, why, "give --against B, or leave it out")
-    other = axis_value("against", sides["against"], vary)
+    against = axis_value("against", sides["against"], vary)
     with out.progress(f"revealing {case.label} on {where.text}"):
-        report = emulated_report(case, where, file, other, vary)
+        report = emulated_report(case, where, file, against, vary)
     outputs = sum(run["outputs"] for run in report["runs"])
     text = f"wrote {file}: {report['bytes'] / 1024:,.0f} KiB, "
     text += f"{report['replayed']:,} of {outputs:,} outputs replay\n"

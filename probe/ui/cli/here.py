@@ -116,8 +116,8 @@ def install(
     from probe.ui.answers import here as answers
 
     if listed:
-        there = [environment.to_json() for environment in installed_environments()]
-        return out.give({"installed": there}, lambda: answers.environments_shown(there))
+        installed = [environment.to_json() for environment in installed_environments()]
+        return out.give({"installed": installed}, lambda: answers.environments_shown(installed))
     if target is None:
         todo = "name one such as tensorflow==1.2.1, or give --list"
         raise InputError("target", "(none)", "there is nothing to install", todo)
@@ -127,11 +127,11 @@ def install(
         return out.give({"removed": gone}, lambda: f"{gone} is removed")
     with out.progress("install") as tell:
         report = installation.install_target(where, tell, sysroot).to_json()
-    said = (
+    outcome = (
         "was already installed" if report["already"] else f"answers, after {report['seconds']:g} s"
     )
     library = f"{report['library']} {report['library_version']}"
-    text = f"{report['target']} {said}: {library}, Python {report['python_version']}"
+    text = f"{report['target']} {outcome}: {library}, Python {report['python_version']}"
     return out.give(report, lambda: text)
 
 
@@ -153,15 +153,15 @@ def results(folders: tuple[Path, ...], out: Output) -> int:
     from probe.ui.answers import sweep as answers
 
     # a summary of what can be read is worth more than none; what was left out decides the status
-    there = load(*folders, tolerant=True)
-    report = answers.summary_of_stores(there)
+    stored = load(*folders, tolerant=True)
+    report = answers.summary_of_stores(stored)
     missing = report["missing"]
     out.give(report, lambda: answers.stores_shown(report))
-    for why in there.left_out.values():
+    for why in stored.left_out.values():
         click.echo(f"probe: {why}; this file is left out", err=True)
     for why in missing:
         click.echo(f"probe: {why}", err=True)
-    if there.left_out or missing:
+    if stored.left_out or missing:
         return InputError.exit_code
     return out.status(report["differing"] > 0)
 
@@ -186,18 +186,18 @@ def merge(folders: tuple[Path, ...], into: Path, out: Output) -> None:
 
 def checkout(name: str) -> Path:
     """The folder with ``experiments/NAME.py``. InputError says which experiments there are."""
-    there: list[str] = []
-    here = Path.cwd()
-    for root in (here, *here.parents, Path(__file__).resolve().parents[3]):
+    known_experiments: list[str] = []
+    current = Path.cwd()
+    for root in (current, *current.parents, Path(__file__).resolve().parents[3]):
         folder = root / "experiments"
         if (folder / f"{name}.py").is_file() and Path(name).name == name:
             return root
-        own = [file.stem for file in folder.glob("*.py") if not file.stem.startswith("_")]
-        there = there or own
-    if not there:
+        experiments = [file.stem for file in folder.glob("*.py") if not file.stem.startswith("_")]
+        known_experiments = known_experiments or experiments
+    if not known_experiments:
         why = "experiments are not part of the installed package, and none are here or above"
         raise InputError("experiment", name, why, "run it in a checkout (git clone) of probe")
-    todo = f"run one of {', '.join(sorted(there))}"
+    todo = f"run one of {', '.join(sorted(known_experiments))}"
     raise InputError("experiment", name, "there is no such experiment", todo)
 
 
@@ -262,10 +262,10 @@ def run(
     notebook to DIR/NAME.ipynb. ARGUMENTS after -- go to the script.
     """
     root, start = checkout(name), time.monotonic()
-    own = root / "notebooks" / f"{name}.ipynb"
-    store, notebook = root / "results" / name, own
+    own_notebook = root / "notebooks" / f"{name}.ipynb"
+    store, notebook = root / "results" / name, own_notebook
     if folder is not None:
-        store, notebook = folder.resolve() / name, folder.resolve() / own.name
+        store, notebook = folder.resolve() / name, folder.resolve() / own_notebook.name
         arguments = ("--store", str(store), *arguments)
     command = [sys.executable, str(root / "experiments" / f"{name}.py"), *arguments]
     # what the script prints goes to stderr beside an object
@@ -278,21 +278,21 @@ def run(
     # the script said what its options are, and measured nothing
     if "--help" in arguments:
         return status
-    ran = own.is_file() and not status and not no_notebook
+    ran = own_notebook.is_file() and not status and not no_notebook
     if ran:
         with out.progress(f"executing {notebook.name}"):
-            execute_notebook(own, notebook, None if folder is None else name)
+            execute_notebook(own_notebook, notebook, None if folder is None else name)
     elif not status and not no_notebook:
         out.note(f"notebooks/{name}.ipynb does not exist, so no notebook was executed")
-    here = [store, notebook]
-    for at, path in enumerate(here):
+    places = [store, notebook]
+    for at, path in enumerate(places):
         if path.is_relative_to(Path.cwd()):
-            here[at] = path.relative_to(Path.cwd())
+            places[at] = path.relative_to(Path.cwd())
     report = {
         "experiment": name,
         "status": status,
-        "results": str(here[0]),
-        "notebook": str(here[1]) if ran else None,
+        "results": str(places[0]),
+        "notebook": str(places[1]) if ran else None,
         "seconds": round(time.monotonic() - start, 1),
     }
     if not status or out.as_json:
@@ -457,5 +457,5 @@ def setup(service: str, out: Output, folder: Path) -> None:
         raise InputError("service", service, "there is no such service", "use github")
     file = conditions.WORKFLOW.as_posix()
     conditions.copy_workflow(folder)
-    said = f"{file} was written at the repository's root; edit its PROBE, NEEDS and FOLDER"
-    out.give({"file": file}, lambda: f"{said}, and commit it with bits.lock")
+    advice = f"{file} was written at the repository's root; edit its PROBE, NEEDS and FOLDER"
+    out.give({"file": file}, lambda: f"{advice}, and commit it with bits.lock")

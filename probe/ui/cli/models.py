@@ -119,8 +119,8 @@ def examine(
             return
         text = f"{part.text} [{part.seconds:.0f} s]"
         columns = max(out.results.width - 8, 32)  # beside the heads
-        first, *more = textwrap.wrap(text, columns, break_long_words=False) or [""]
-        lines = [f"{HEADS[part.name]:<8}{first}", *(f"{'':<8}{line}" for line in more)]
+        first, *lines_behind = textwrap.wrap(text, columns, break_long_words=False) or [""]
+        lines = [f"{HEADS[part.name]:<8}{first}", *(f"{'':<8}{line}" for line in lines_behind)]
         print("\n".join(lines), file=stdout, flush=True)
 
     with running_model(out, "examine") as tell:

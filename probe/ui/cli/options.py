@@ -35,9 +35,11 @@ class Words(click.Command):
     """A command whose help lists its own options first."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        own: list[tuple[str, str]] = []
+        own_records: list[tuple[str, str]] = []
         shared: list[tuple[str, str]] = []
-        for param in filter(lambda one: isinstance(one, click.Option), self.get_params(ctx)):
+        for param in self.get_params(ctx):
+            if not isinstance(param, click.Option):
+                continue
             of_case = param.name in CASE_WORDS and isinstance(param, Shared)
             # two thirds of the help of ten commands would be these, all alike
             if of_case and param.name != "op" and self.name != LISTS_CASES:
@@ -47,8 +49,8 @@ class Words(click.Command):
                     about = f"What is computed: `probe {LISTS_CASES} --help` lists these options."
                     record = "--op OP, --kernel 5, ...", about
                 last = isinstance(param, Shared) or "--help" in param.opts
-                (shared if last else own).append(record)
-        for heading, records in (("Options", own), (SHARED, shared)):
+                (shared if last else own_records).append(record)
+        for heading, records in (("Options", own_records), (SHARED, shared)):
             if records:
                 with formatter.section(heading):
                     formatter.write_dl(records)
@@ -192,8 +194,8 @@ def target_option(
     doc += " May be given several times." if several else ""
     flags = "--target targets" if several else "--target"
     # click takes the default of a repeated option as a tuple, and shows it as one
-    given: Any = (default,) if several and default else default
-    more = {"multiple": several, "default": given, "show_default": default or False}
+    click_default: Any = (default,) if several and default else default
+    more = {"multiple": several, "default": click_default, "show_default": default or False}
     return option(flags, "T", doc, cls=Shared, **more)
 
 
@@ -257,8 +259,8 @@ class ModelRun(NamedTuple):
         """Them as functions take them; no ``seed`` without its option. InputError."""
         from probe.record.inputs import shapes_of
 
-        given = {"inputs": self.inputs, "shapes": shapes_of(self.shapes), "trust": self.trust}
-        return given if self.seed is None else given | {"seed": self.seed}
+        arguments = {"inputs": self.inputs, "shapes": shapes_of(self.shapes), "trust": self.trust}
+        return arguments if self.seed is None else arguments | {"seed": self.seed}
 
     def refuse_beside_case(self) -> None:
         """A case generates its own operands. InputError."""

@@ -213,8 +213,8 @@ def _instead(error: TargetError, arguments: Sequence[str]) -> TargetError:
     has_target = any(word.split("=")[0] in ("--target", "--and", "--from") for word in arguments)
     if has_target or error.target != DEFAULT_TARGET:
         return error
-    here = [name for name in backends.known_backends() if why_unavailable(Target(name)) is None]
-    why = f"{error.why}, or give --target with a library that is here: {', '.join(here)}"
+    able = [name for name in backends.known_backends() if why_unavailable(Target(name)) is None]
+    why = f"{error.why}, or give --target with a library that is here: {', '.join(able)}"
     return TargetError(error.target, error.kind, why, error.stderr)
 
 
@@ -299,7 +299,7 @@ def _usage(error: click.ClickException, arguments: Sequence[str]) -> ProbeError:
         why, todo = "there is no such command", one_of(match[1], listed)
         module, _, name = match[1].removesuffix(".py").rpartition(".")
         files = [match[1].removesuffix(".py"), module]
-        imported = [os.path.isfile(f"{one.replace('.', '/')}.py") for one in files]
+        imported = [os.path.isfile(f"{stem.replace('.', '/')}.py") for stem in files]
         if os.path.exists(match[1]) and not match[1].endswith(".py"):
             why = "it is a file of no known model format"
             if os.path.isdir(match[1]):

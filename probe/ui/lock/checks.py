@@ -134,18 +134,19 @@ def judged_check(lock: LockFile, check: str, test: str, bits: Bits, facts: Facts
     if not entries:
         return checked
     differing = {named: facts_apart(lock.conditions[named], facts) for named in entries}
-    own = conditions_key(facts)
+    key_here = conditions_key(facts)
 
     def far(named: str) -> tuple[Any, ...]:
         groups = differing[named]
-        others = [group for group in groups if not group.startswith("release ")]
+        lasting = [group for group in groups if not group.startswith("release ")]
         # of two that hold, the one that says more; the same key first: two may hold at once
-        return (len(others), len(groups), named != own, -len(lock.conditions[named]), named)
+        facts_named = len(lock.conditions[named])
+        return (len(lasting), len(groups), named != key_here, -facts_named, named)
 
     exact = {named for named in entries if not differing[named]}
     equal = {named for named in entries if entries[named].bits == bits}
     among = set(entries)
-    if own not in entries and equal:
+    if key_here not in entries and equal:
         # two sets of conditions may hold at once, which name different libraries: if either has
         # these bits they are accepted
         among = equal if not exact or exact & equal else exact
@@ -192,8 +193,8 @@ class BitsSession:
             return Checked(check, test, bits, {}, SAME)
         # a library that an entry names is asked for even if nothing has loaded it here: an entry of
         # a whole suite has to hold for one of its tests alone
-        known = (self.lock.conditions[key] for key in self.lock.checks.get(check, {}))
-        libraries = {n[8:] for facts in known for n in facts if n.startswith("library.")}
+        entry_facts = (self.lock.conditions[key] for key in self.lock.checks.get(check, {}))
+        libraries = {n[8:] for facts in entry_facts for n in facts if n.startswith("library.")}
         checked = judged_check(self.lock, check, test, bits, conditions.here(libraries))
         checked.place = place
         self.results.append(checked)
@@ -246,8 +247,8 @@ class BitsSession:
             if check in used or check.rpartition("::")[0] in self.lock.runs:
                 continue  # a model with several outputs has a check for each
             parts = check.split("::")  # of a::b::c it may be a::b::c, a::b or a
-            *own, path = ("::".join(parts[:n]) for n in range(len(parts), 0, -1))
-            test = next((name for name in own if name in tests), None)
+            *test_names, path = ("::".join(parts[:n]) for n in range(len(parts), 0, -1))
+            test = next((name for name in test_names if name in tests), None)
             gone = path in files or not (self.root / path).exists()
             if gone if test is None else test in self.finished:
                 unused.append(check)
@@ -276,9 +277,9 @@ class BitsSession:
                 if self.bless is None and any(entries[n].bits != checked.bits for n in holding):
                     continue  # a different process has added different bits: they stay
                 facts = lock.conditions[min(holding)] if holding else checked.facts
-                for other in holding:
-                    if entries[other].bits != checked.bits and conditions_key(facts) != other:
-                        del entries[other]
+                for key in holding:
+                    if entries[key].bits != checked.bits and conditions_key(facts) != key:
+                        del entries[key]
                 reason = (self.bless or "") if checked.verdict == CHANGED else ""
                 lock.accept(checked.check, facts, checked.bits, reason)
             for name in gone:
@@ -298,8 +299,8 @@ def summarised(results: Sequence[Checked]) -> str:
     """``3 of 41 checks changed: order, numpy 2.4.6 -> 2.5.0, sum of 768 numbers; 0
     decisions``, or how many are the same."""
     count, total = Counter(checked.verdict for checked in results), counted(len(results), "check")
-    rest = [f"{count[name]:,} {name}" for name in (UNKNOWN, NEW) if count[name]]
-    more = f" ({', '.join(rest)})" if rest else ""
+    uncertain = [f"{count[name]:,} {name}" for name in (UNKNOWN, NEW) if count[name]]
+    more = f" ({', '.join(uncertain)})" if uncertain else ""
     if not count[CHANGED]:
         have = "has" if 1 in (count[SAME], len(results)) else "have"
         return f"{count[SAME]:,} of {total} {have} the same bits{more}"
@@ -463,9 +464,9 @@ class LockFile:
         used = {named for each in self.checks.values() for named in each}
         conditions = {named: self.conditions[named] for named in used & set(self.conditions)}
         lines = [HEAD, f"format = {FORMAT}"]
-        every: list[Mapping[str, Mapping[str, Any]]]
-        every = [conditions, self.checks, self.runs]
-        for kind, table in zip(TABLES, every, strict=True):
+        tables: list[Mapping[str, Mapping[str, Any]]]
+        tables = [conditions, self.checks, self.runs]
+        for kind, table in zip(TABLES, tables, strict=True):
             for name, facts in sorted(table.items()):
                 lines += ["", f"[{kind}.{_toml_key(name)}]"] if facts else []
                 # a dotted key is a table in TOML: library.numpy reads as the fact's name does

@@ -119,7 +119,7 @@ GROUPS = {
 CHOSEN_BY = {"blas": "OPENBLAS_CORETYPE", "onednn": "TF_ENABLE_ONEDNN_OPTS"}
 
 
-def facts_apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -> Apart:
+def facts_apart(entry: Mapping[str, str | int], facts: Mapping[str, str | int]) -> Apart:
     """The conditions in which an entry differs from ours; empty: all that it says holds.
 
     What the entry does not say (a library that was not loaded then) does not count, apart from
@@ -127,22 +127,22 @@ def facts_apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -
     another release, or chosen by a flag, is no condition of its own: it follows from these.
     """
     apart: Apart = {}
-    for name in dict.fromkeys((*entry, *ours)):
-        theirs, own = entry.get(name), ours.get(name)
-        kind, _, rest = name.partition(".")
-        chosen = kind == "flag" or (kind == "threads" and rest in THREADS)
-        if theirs == own or (not chosen and (theirs is None or own is None)):
+    for name in dict.fromkeys((*entry, *facts)):
+        entry_value, value = entry.get(name), facts.get(name)
+        kind, _, of = name.partition(".")
+        chosen = kind == "flag" or (kind == "threads" and of in THREADS)
+        if entry_value == value or (not chosen and (entry_value is None or value is None)):
             continue
-        library = rest.partition(".")[0]
+        library = of.partition(".")[0]
         # a flag that is unset is a condition too: without it the library chooses by itself
-        if kind == "flag" and library in LIBRARIES and f"library.{library}" not in ours:
+        if kind == "flag" and library in LIBRARIES and f"library.{library}" not in facts:
             continue  # not loaded (yet): it can't say how it is set
         if kind in CHOSEN_BY:
             core = f"flag.{CHOSEN_BY[kind]}"
-            both = [(entry.get(k), ours.get(k)) for k in (f"library.{rest}", f"openblas.{rest}")]
-            if entry.get(core) != ours.get(core) or any(a and b and a != b for a, b in both):
+            both = [(entry.get(k), facts.get(k)) for k in (f"library.{of}", f"openblas.{of}")]
+            if entry.get(core) != facts.get(core) or any(a and b and a != b for a, b in both):
                 continue
-        apart.setdefault(GROUPS[kind].format(rest), {})[name] = theirs, own
+        apart.setdefault(GROUPS[kind].format(of), {})[name] = entry_value, value
     return apart
 
 
@@ -177,11 +177,11 @@ def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int 
         return {flag: facts[f"flag.{flag}"][0] or ""} if flag in FLAGS else {}
     variables: Facts = {}
     if kind == "threads":
-        for fact, (theirs, _) in facts.items():
+        for fact, (entry_value, _) in facts.items():
             name = fact.partition(".")[2]
             # set by a variable; or by a program, or taken from the number of cores
             names = (CORES_OF,) if fact == "cores" else KNOWN["sets"].get(name, ())
-            variables |= dict.fromkeys((name,) if name in THREADS else names, theirs or "")
+            variables |= dict.fromkeys((name,) if name in THREADS else names, entry_value or "")
     elif kind == "processor":
         isa = str(facts.get("isa", (None, None))[0])
         variables = dict(instruction_limits(isa)) if isa in ONEDNN_ISA else {}

@@ -128,14 +128,14 @@ class BitsFixture:
             raise InputError("name", name, why, "give each check its own name")
         self._names[name or ""] += 1
         count = self._names[name or ""]
-        own = name or f"#{count}" * (count > 1)
+        label = name or f"#{count}" * (count > 1)
         frame = sys._getframe(1)
         path = Path(frame.f_code.co_filename)
         below = path.is_relative_to(self._root)
         place = (path.relative_to(self._root).as_posix() if below else path.name), frame.f_lineno
         wrong = []
         for part, array in named_arrays(value):
-            check = "::".join(filter(None, (self._test, own, part)))
+            check = "::".join(filter(None, (self._test, label, part)))
             if check in self._checks:
                 why = "two checks of this test have one name"
                 raise InputError("name", check, why, "give each check its own name")
@@ -206,8 +206,8 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Keeps which tests there are, if all of these files' tests are run."""
-    some = any("::" in argument for argument in session.config.args)
-    if not some and TESTS not in session.config.stash and not session.testsfailed:
+    selected = any("::" in argument for argument in session.config.args)
+    if not selected and TESTS not in session.config.stash and not session.testsfailed:
         session.config.stash[TESTS] = [name_of_test(item) for item in session.items]
 
 
@@ -228,8 +228,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         else:
             import pickle
 
-            ours = bits_session.results, bits_session.accepted, bits_session.finished, tests
-            output["bits"] = pickle.dumps(ours)
+            found = bits_session.results, bits_session.accepted, bits_session.finished, tests
+            output["bits"] = pickle.dumps(found)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -257,8 +257,8 @@ def close_session(config: Any, session: BitsSession, tests: list[str] | None) ->
     from probe.case.errors import InputError
 
     # with these pytest leaves tests out and does not call them deselected
-    some = any(config.getoption(n, False) for n in ("lf", "stepwise", "collectonly", "maxfail"))
-    config.bits_unused = [] if tests is None or some else session.unused(set(tests))
+    left_out = any(config.getoption(n, False) for n in ("lf", "stepwise", "collectonly", "maxfail"))
+    config.bits_unused = [] if tests is None or left_out else session.unused(set(tests))
     try:
         before = {checked.check: checked.bits for checked in session.accepted}
         differing = [*before]
@@ -272,8 +272,8 @@ def close_session(config: Any, session: BitsSession, tests: list[str] | None) ->
                     again = dict.fromkeys(checked.test for checked in session.accepted)
                     command = _pytest_command(config, *again)
                     checks_there = run_again(command, Path(out)).checks
-                there = {n: checks_there[n] for n in differing if n in checks_there}
-                differing = [n for n, bits in there.items() if bits != before.get(n)]
+                rerun_bits = {n: checks_there[n] for n in differing if n in checks_there}
+                differing = [n for n, bits in rerun_bits.items() if bits != before.get(n)]
                 before = checks_there
         session.leave_out(differing)
     finally:  # also where it is interrupted: what was accepted is kept
@@ -303,11 +303,11 @@ def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> No
             try:
                 explain_changes(wrong, session, command, far == "install")
             except Exception as failed:  # a mistake of ours, or a library's: the verdicts stand
-                said = f"{type(failed).__name__} while causes were looked for: {failed}"
-                wrong[0].why = {"notes": [said]}
+                failure = f"{type(failed).__name__} while causes were looked for: {failed}"
+                wrong[0].why = {"notes": [failure]}
         written = () if error else session.accepted
-        kept = session.refused
-        lines = checks.terminal_lines(results, written, unused, session.update and not error, kept)
+        update = session.update and not error
+        lines = checks.terminal_lines(results, written, unused, update, session.refused)
     lines += [error] * bool(error)
     for each in config.getoption("bits_report"):
         folder = config.invocation_params.dir

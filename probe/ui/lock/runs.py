@@ -92,8 +92,8 @@ class Command:
 
     def under(self, variables: Mapping[str, str | int], before: Sequence[Path]) -> Command:
         """The command under further conditions; its own ones win: they are what is run."""
-        more = {**variables, **self.variables}
-        return Command(self.words, self.folder, more, [*self.before, *before])
+        variables_of_both = {**variables, **self.variables}
+        return Command(self.words, self.folder, variables_of_both, [*self.before, *before])
 
     def environment(self) -> dict[str, str]:
         # a worker of xdist, or coverage's, would take the process for one of its own
@@ -142,9 +142,10 @@ def run_again(command: Command, out: Path, record: bool = False) -> Rerun:
     words, cores = list(command.words), int(command.variables.get(CORES_OF) or 0)
     if cores and hasattr(os, "sched_setaffinity"):
         # an interpreter that becomes the command: libraries count processors as they are loaded
-        own = sorted(os.sched_getaffinity(0))
-        some = [*own, *(core for core in range(os.cpu_count() or 1) if core not in own)][:cores]
-        code = f"import os, sys; os.sched_setaffinity(0, {some}); "
+        allowed = sorted(os.sched_getaffinity(0))
+        further = (core for core in range(os.cpu_count() or 1) if core not in allowed)
+        chosen = [*allowed, *further][:cores]
+        code = f"import os, sys; os.sched_setaffinity(0, {chosen}); "
         words = [sys.executable, "-c", f"{code}os.execvp(sys.argv[1], sys.argv[1:])", *words]
     begun = time.monotonic()
     try:
@@ -163,8 +164,8 @@ def run_again(command: Command, out: Path, record: bool = False) -> Rerun:
     except (OSError, ValueError):
         text = (done.stderr.strip() or done.stdout.strip() or "nothing was printed").splitlines()
         return Rerun(out, why=f"it did not run ({text[-1][:200]})")
-    every = report["checks"].items()
-    bits = {name: Bits(dtype, tuple(shape), digest) for name, (dtype, shape, digest) in every}
+    written = report["checks"].items()
+    bits = {name: Bits(dtype, tuple(shape), digest) for name, (dtype, shape, digest) in written}
     seconds = time.monotonic() - begun
     return Rerun(out, bits, report["conditions"], "", seconds, report["unrecorded"])
 
@@ -191,9 +192,9 @@ def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str
 def distribution_of(name: str) -> str:
     """The distribution that brings a module here, or its first one: ``tensorflow-cpu`` is
     half as large as ``tensorflow``, and the same on a processor."""
-    every = LIBRARIES.get(name, [name])
-    there = (name for name in every if any(metadata.Distribution.discover(name=name)))
-    return next(there, every[0])
+    distributions = LIBRARIES.get(name, [name])
+    installed = (name for name in distributions if any(metadata.Distribution.discover(name=name)))
+    return next(installed, distributions[0])
 
 
 # Targets whose module has a different name.
@@ -315,8 +316,8 @@ def check_runs(
                 todo = f"; {error.todo}" if isinstance(error, InputError) else ""
                 problem = f"it could not be run: {error.why}{todo}"
         if computed is None:
-            known = next(iter((now.checks.get(name) or {}).values()), None)
-            checked = Checked(name, name, NO_BITS, {}, UNKNOWN, accepted=known)
+            accepted = next(iter((now.checks.get(name) or {}).values()), None)
+            checked = Checked(name, name, NO_BITS, {}, UNKNOWN, accepted=accepted)
             checked.why = {"cause": None, "said": problem or f"it was not run: {budget.spent()}"}
             results.append(checked)
             continue
@@ -442,10 +443,10 @@ class CauseSearch:
     def run(self, groups: Sequence[str]) -> Rerun:
         """Runs the check once under some of the entry's conditions, the others as they are here."""
         if tuple(groups) not in self.ran:
-            known, command = len(self.missing), self.surroundings(groups)
+            missing_before, command = len(self.missing), self.surroundings(groups)
             self.ran[tuple(groups)] = (
                 Rerun(Path(), why="it can't be had here")
-                if len(self.missing) > known
+                if len(self.missing) > missing_before
                 else self.run_under(command, self.said(groups) or AGAIN, record=True)
             )
         return self.ran[tuple(groups)]
@@ -504,10 +505,10 @@ class CauseSearch:
         groups = list(self.one.apart)
         for group in groups:
             self.surroundings([group])
-        there = [group for group in groups if self.said([group]) not in self.missing]
-        if there and self.returns(there):
-            return smallest(there, lambda some: len(some) == len(there) or self.returns(some))
-        return [[group] for group in there if len(there) > 1 and self.returns([group])]
+        possible = [group for group in groups if self.said([group]) not in self.missing]
+        if possible and self.returns(possible):
+            return smallest(possible, lambda some: len(some) == len(possible) or self.returns(some))
+        return [[group] for group in possible if len(possible) > 1 and self.returns([group])]
 
     def named(self, group: str) -> str:
         """A condition as a cause: ``release 2.4.5 -> 2.4.6 of numpy``."""
@@ -530,9 +531,9 @@ def explain_changes(
     Of the checks of one test whose conditions differ alike, the first is looked into, by some runs
     of ``command``. One that was unknown has changed where nothing but the code is left.
     """
-    started, known = time.monotonic(), dict[tuple[str, str], Checked]()
+    started, explained = time.monotonic(), dict[tuple[str, str], Checked]()
     for checked in wrong:
-        if (same := known.get((checked.test, checked.nearest))) is not None:
+        if (same := explained.get((checked.test, checked.nearest))) is not None:
             checked.why = {k: v for k, v in same.why.items() if k != "difference"}
         elif time.monotonic() - started > BUDGET and not install:
             checked.why = {"notes": [f"no cause was looked for after {BUDGET:g} s"]}
@@ -542,7 +543,7 @@ def explain_changes(
                 checked.apart = with_companions(checked.apart)
                 search = CauseSearch(checked, command(checked), running, install, tell)
                 checked.why = _searched_cause(search, session)
-            known[checked.test, checked.nearest] = checked
+            explained[checked.test, checked.nearest] = checked
         if checked.why.get("cause") == YOUR_CODE:
             checked.verdict = CHANGED
 
@@ -559,11 +560,11 @@ def with_companions(differences: Apart) -> Apart:
 def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]:
     checked = search.one
     assert checked.accepted is not None
-    here = search.run(())
-    now = here.checks.get(checked.check)
+    as_here = search.run(())
+    now = as_here.checks.get(checked.check)
     finding: dict[str, Any] = {"cause": None, "said": "", "steps": search.steps, "notes": []}
     if now is None:
-        return finding | {"notes": [f"it could not be run again: {here.why or 'no check'}"]}
+        return finding | {"notes": [f"it could not be run again: {as_here.why or 'no check'}"]}
     if now == checked.accepted.bits:
         said = "what ran before it in this process: alone, it has the accepted bits"
         return finding | {"cause": PROCESS, "said": said}
@@ -574,21 +575,21 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
             said = "its bits do not repeat under the same conditions"
             return finding | {"cause": UNSTEADY, "said": said}
     if sets := search.smallest_sets():
-        causes = [" and ".join(map(search.named, some)) for some in sets]
+        causes = [" and ".join(map(search.named, groups)) for groups in sets]
         finding |= {"cause": causes[0], "said": causes[0], "brings_back": sets}
         finding["notes"] += [f"so does: {'; '.join(causes[1:])}"] * (len(sets) > 1)
         # what differs between a run under the entry's conditions and one as it is here
         back = search.run(sets[0])
-        ours, theirs = back.array(checked.check), here.array(checked.check)
-        if ours is not None and theirs is not None:
-            finding |= _of_arrays(ours, theirs, checked)
-        if missing := [ran for ran in (back, here) if ran.recording is None]:
+        array_back, array_here = back.array(checked.check), as_here.array(checked.check)
+        if array_back is not None and array_here is not None:
+            finding |= _of_arrays(array_back, array_here, checked)
+        if missing := [ran for ran in (back, as_here) if ran.recording is None]:
             why = missing[0].unrecorded.get(checked.test, "it was not recorded")
             return finding | {"recorded": why}
         with suppress(ProbeError):
             # a decision that changed says the kind, whatever the operation did
             kind = {"kind": finding["kind"]} if "kind" in finding else {}
-            finding |= _walked_operations(search, back, here, sets[0]) | kind
+            finding |= _walked_operations(search, back, as_here, sets[0]) | kind
         if finding.get("class") == GENERATOR:
             said = f"a random stream that is drawn differently: {finding['said']}"
             finding |= {"cause": GENERATOR, "said": said, "kind": "answers"}
@@ -611,7 +612,7 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
         return finding | {"notes": [f"not known: {said}"]}
     finding["cause"] = YOUR_CODE
     finding["said"] = "your code (or its data): no condition brings the accepted bits back"
-    old, new = session.kept(checked), here.array(checked.check)
+    old, new = session.kept(checked), as_here.array(checked.check)
     return finding if old is None or new is None else finding | _of_arrays(old, new, checked)
 
 
@@ -623,9 +624,10 @@ def _of_arrays(old: Any, new: Any, checked: Checked) -> dict[str, Any]:
     report["difference"] = where_they_differ(old, new, "out", dtype, 1).partition(": ")[2]
     if dtype in floats.FORMATS and old.ndim:
         kind = floats.container_of_format(dtype)
-        every = list(decisions(new.view(kind), old.view(kind), dtype))
-        changed = sum(each.crossed for each in every)
-        report["decisions"] = {"total": sum(each.taken for each in every), "changed": changed}
+        taken = list(decisions(new.view(kind), old.view(kind), dtype))
+        changed = sum(each.crossed for each in taken)
+        total = sum(each.taken for each in taken)
+        report["decisions"] = {"total": total, "changed": changed}
         report |= {"kind": "answers"} if changed else {}
     return report
 
@@ -634,12 +636,13 @@ def _walked_operations(
     search: CauseSearch, old: Rerun, new: Rerun, groups: Sequence[str]
 ) -> dict[str, Any]:
     """Compares two recordings; operations run again where each was recorded."""
-    own = {n: os.environ[n] for n in (*FLAGS, *THREADS, "LD_PRELOAD") if n in os.environ}
+    set_here = {n: os.environ[n] for n in (*FLAGS, *THREADS, "LD_PRELOAD") if n in os.environ}
     with ExitStack() as running:
         sides = []
-        for ran, some in ((old, groups), (new, ())):
-            command, extra = search.surroundings(some), module_paths()
-            variables = {k: v for k, v in {**own, **command.variables}.items() if k != CORES_OF}
+        for ran, changed_groups in ((old, groups), (new, ())):
+            command, extra = search.surroundings(changed_groups), module_paths()
+            variables = {**set_here, **command.variables}
+            variables.pop(CORES_OF, None)
             extra |= {name: str(value) for name, value in variables.items() if value != ""}
             extra["PYTHONPATH"] = os.pathsep.join([*map(str, command.before), extra["PYTHONPATH"]])
             assert ran.recording is not None
