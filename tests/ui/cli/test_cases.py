@@ -274,16 +274,6 @@ def refused(capsys, command, status=2):
     return err
 
 
-@pytest.mark.slow
-def test_shrink_says_the_smallest_case_with_its_operands(capsys):
-    command = f"report shrink {CASE} --length 6 --against 20 --target {SWITCHES}"
-    found = printed(capsys, command)
-    assert found["label"] == "conv1d 4, 1 -> 1, length 4 against 11"
-    assert found["ended"] == "minimal" and found["calls"] <= 300 and found["shown"]
-    assert found["causes"] == {"order": 1} and found["near"]["step"] == "pair"
-    assert len(found["operands"]["x"][0]) == 11
-
-
 def test_a_smallest_case_of_numbers_that_json_lacks_is_printed():
     report = {"label": "sum", "calls": 1, "runs": 2, "ended": "minimal", "case": {"not_zero": {}}}
     report |= dict.fromkeys(("near", "before", "kept", "max_ulp"))

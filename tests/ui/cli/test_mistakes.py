@@ -120,6 +120,51 @@ PYTHON = {
         "ask=padding: the model has a fixed length: it runs as given, and at 3 raises Runtime.*"
         "cannot be multiplied.*ask about the batch",
     ),
+    "no length": (
+        lambda: probe.order(case(), "numpy"),
+        "length=None: the order depends",
+    ),
+    "a range that is none": (
+        lambda: probe.sweep(case(), "5..x"),
+        r"lengths=5..x: '5..x' is not a number or a range",
+    ),
+    "a padded model of two sizes": (
+        lambda: probe.network(sum, vary="batch", at=1, fixed=8),
+        "fixed=8: it compares padded",
+    ),
+    "a padded model of no size": (
+        lambda: probe.network(lambda x: x),
+        "fixed=.none.: the size to compare with is not given; give fixed=N",
+    ),
+    "kernels of no kind": (
+        lambda: probe.explain(case(), "numpy", 5, 9, kernels="every"),
+        "kernels=every: unknown",
+    ),
+    "a report of nothing": (
+        lambda: probe.reproduce(case(), "numpy", 9, out="x"),
+        "against=.none.: there is nothing",
+    ),
+    "a dictionary for a model": (
+        lambda: probe.network({"rank": 1}, "reference"),
+        "model=dict: dict is neither a model",
+    ),
+    "no target": (
+        lambda: probe.sweep(case(), [5, 9], None),
+        "target=NoneType: .*is not a target",
+    ),
+    "a model's size for a case": (
+        lambda: probe.remedies(case(), [5, 9], "reference", fixed=9),
+        "fixed=9: it is for a model",
+    ),
+    "a model's trust for a case": (
+        lambda: probe.remedies(case(), [5, 9], "reference", trust=True),
+        "trust=True: it is for a model",
+    ),
+    "a sum that gives no number": (
+        lambda: probe.order(lambda x: None, 9),
+        "NoneType, not a number",
+    ),
+    "a text for how many": (lambda: probe.order(np.sum, "9"), "'9'"),
     "a length that a model has not": (
         lambda: probe.network(whole_windows(), vary="length", at=3, inputs=padded()),
         "vary=length: the model has a fixed length.*at 3 raises RuntimeError",
