@@ -595,6 +595,13 @@ ROWS = ("matmul", "dot", "dense", "linear")
 # Arrays that are too large for a script's text.
 OPERANDS = "operands.npz"
 
+# With probe's version, and the number of processes.
+MADE_BY = (
+    "This report was made by a program, probe {}: it ran both sides, reduced the case, wrote this "
+    "text from what it measured, and ran the script in {} fresh processes. No language model took "
+    "part."
+)
+
 # What is not pasted.
 ATTACHED = {
     "reproduce.py": "holds its data, prints what differs, and asserts what the verdict says",
@@ -657,7 +664,7 @@ def _texts_of_form(repro: Reported, form: str) -> dict[str, str]:
         "Attached": "\n".join(
             f"- `{name}`: {what}" for name, what in ATTACHED.items() if name in repro.files
         ),
-        "How this report was made": made_by(facts.get("probe"), repro.times),
+        "How this report was made": MADE_BY.format(facts.get("probe"), repro.times),
     }
     described = "\n\n".join(
         f"**{heading}.**" + ("\n" if text[:2] in ("- ", "| ", "Wi") else " ") + text
@@ -709,14 +716,6 @@ def _benchdnn_lines(sides: dict[str, dict[str, list[str]]]) -> str:
     lines = list(dict.fromkeys(line for side in sides.values() for line in side.get(BENCHDNN, [])))
     code = "\n".join(["```", *lines, "```"])
     return f"The primitives by themselves, from oneDNN's verbose log:\n\n{code}" if lines else ""
-
-
-def made_by(version: object, times: int) -> str:
-    return (
-        f"This report was made by a program, probe {version}: it ran both sides, reduced the case, "
-        f"wrote this text from what it measured, and ran the script in {times} fresh processes. "
-        "No language model took part."
-    )
 
 
 def question(repro: Reproduction) -> str:

@@ -596,7 +596,13 @@ def _operations(answer: Walked) -> Iterator[RenderableType]:
     operations, computed = answer.found.operations, answer.found.computed
     right = ("compared", "differing", "own", "max ulp", "scaled")
     rows = table("operation", "op", *right, "verdict", "cause", right=right)
-    shown = list(collapsed(computed))
+
+    def row(operation: Region) -> str | int:
+        silent = operation.verdict in ("equal", "left", "right", "unknown") and not operation.note
+        return operation.verdict if silent else id(operation)
+
+    # runs of operations in which nothing differs are a row together, the others have a row each
+    shown = [list(group) for _, group in groupby(computed, row)]
     for region, *quiet in shown[:MOST_OPERATIONS]:
         if quiet:
             compared = f"{sum(each.compared for each in (region, *quiet)):,}"
@@ -620,18 +626,6 @@ def _operations(answer: Walked) -> Iterator[RenderableType]:
         more.append(f"{counted(left_out, 'operation')} that only {MOVE}")
     if more:
         yield f"not shown: {' and '.join(more)}; --json has all"
-
-
-def collapsed(operations: list[Region]) -> Iterator[list[Region]]:
-    """Operations one by one, and runs of those in which nothing differs together."""
-
-    def row(operation: Region) -> str | int:
-        quiet = operation.verdict in ("equal", "left", "right", "unknown") and not operation.note
-        # the others have a row each
-        return operation.verdict if quiet else id(operation)
-
-    for _, group in groupby(operations, row):
-        yield list(group)
 
 
 # Rows of contents, and of stretches of a plan, that are printed.

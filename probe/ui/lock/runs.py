@@ -475,20 +475,10 @@ class CauseSearch:
                 values |= restored
             else:
                 self.missing[self.said([group])] = "a program sets it, not a variable"
-        command = self.with_releases(releases)
-        if isinstance(command, str):
-            self.missing[self.said([g for g in groups if g.startswith("release ")])] = command
-            command = self.command
-        return command.under(values, [])
-
-    def with_releases(self, releases: dict[str, str]) -> Command | str:
-        """The command with releases in front of those here; or why it can't be had."""
-        if not releases:
-            return self.command
-        folder = overlay(releases, self.install, self.tell)
+        folder = overlay(releases, self.install, self.tell) if releases else None
         if isinstance(folder, str):
-            return folder
-        return self.command.under({}, [folder])
+            self.missing[self.said([g for g in groups if g.startswith("release ")])] = folder
+        return self.command.under(values, [folder] if isinstance(folder, Path) else [])
 
     def said(self, groups: Sequence[str]) -> str:
         """The entry's side of some conditions in words."""
