@@ -3,8 +3,8 @@ report.
 
 One process of each target answers for all candidates of a shrink (``Failing``). What a target
 refuses does not fail; a process that is lost is started again. Bits that still differ are not
-enough: two products that one side fuses and the other doesn't are another bug than a changed order
-of three hundred. The cause is read off both sides' revealed sums (``KeepsCause``), never off which
+enough: two products that only one side fuses are a different bug from a changed order of three
+hundred. The cause is read off both sides' revealed sums (``KeepsCause``), never off which
 outputs happen to differ. A switch avoids a finding where the smallest case adds every compared
 output alike on both sides, replayed bit for bit, and the case as it was found agrees in bits too.
 """
@@ -211,7 +211,7 @@ class KeepsCause:
         after = effect(comparison, finding.label)
         if not same_cause(self.before, after):
             return False
-        # a bug's smallest case is one, or its report would call it rounding
+        # a bug's smallest case is a bug, or its report would call it rounding
         if self._wrong and bug_or_rounding(comparison).what != BUG:
             return False
         if "reach" in after.causes and _numeric(self._explained) and not _numeric(comparison):
@@ -243,10 +243,8 @@ def same_cause(before: Effect, after: Effect) -> bool:
 
 
 def shown_by_products(comparison: Comparison, cause: str, first: bool = False) -> int | None:
-    """The number, among the differing outputs, of one that shows a cause by its products that are
-    not 0.
-
-    The one with the fewest of those, or the ``first``; None where none of the first ``MOST`` does.
+    """The number, among the differing outputs, of the output that shows a cause by the fewest
+    products that are not 0, or of the ``first`` that shows it; None where none of ``MOST`` does.
     """
     numbers = [n for n, name in enumerate(comparison.cause) if name == cause][:MOST]
     operands, case = comparison.left.operands, comparison.left.case
@@ -365,7 +363,7 @@ def first_affected(finding: Finding, left: Target, version: str, since: Target, 
     first = between[0]
     if change.steps[0].seen == "differs":
         return f"{first} or an earlier one: it differs there too"
-    if change.first is None:  # as the present one was measured to differ
+    if change.first is None:  # though the release that is here was measured to differ
         return f"not known: {version} agrees where it is installed anew"
     text = f"{change.first}; {change.last} agrees"
     if change.skipped:
@@ -442,7 +440,7 @@ def reproduce(
 def proved_reproduction(
     failed: Failing, finding: Finding, choices: ReportOptions, tell: Say | None = None
 ) -> Reproduction:
-    """``reproduce`` on targets that are started, for many findings one after the other.
+    """``reproduce`` on targets that are started, for many findings in turn.
 
     InputError: both sides agree, or no script is written for it. Nondeterministic. NotReproduced:
     the script does not say what was measured.
@@ -548,7 +546,7 @@ def expected_bits(comparison: Comparison) -> list[tuple[str, str]]:
 def evidence_of(comparison: Comparison, cause: str | None = None) -> Evidence | None:
     """One differing output in full; without products that are 0 where those only take room.
 
-    ``cause``: of outputs by this cause, the one that shows it in the fewest products.
+    ``cause``: the output that shows it in the fewest products is taken.
     """
     number = None if cause is None else shown_by_products(comparison, cause)
     shown = differing_example(comparison, number)

@@ -68,7 +68,7 @@ def block(lines: Iterable[str]) -> list[str]:
     return [f"    {line}" if line.strip() else "" for line in lines]
 
 
-# Numbers that are written one by one; of more, those that are not as most of them are.
+# Numbers up to which all are written; of a longer array only those unlike most of it, up to SPARSE.
 WRITTEN = 256
 SPARSE = 24
 
@@ -573,7 +573,7 @@ def slices_as_written(part: tuple[slice, ...], shape: tuple[int, ...]) -> str:
     return ", ".join(shown)
 
 
-# Lines after which a script is no short one.
+# Lines up to which a script counts as short.
 LINES = 75
 
 
@@ -605,7 +605,7 @@ def shortest_script(
     """The same lines without what ``reproduce.py`` says of them, proved by a run; None where none
     is written or it shows other numbers.
 
-    Two targets have one only where their lines are the same, and variables set them apart.
+    Two targets have such a script only where their lines are the same and variables set them apart.
     """
     if evidence is None or any(case.split is not None for case in (finding.left, finding.right)):
         return None
@@ -619,7 +619,7 @@ def shortest_script(
     places = [", ".join(map(str, side.output)) for side in (evidence.left, evidence.right)]
     values = [value_of_bits(side.library, side.dtype) for side in (evidence.left, evidence.right)]
     judged = verdict.sides if verdict.what in (ROUNDING, BUG) else None
-    if judged is not None:  # the judged output, which need not be the one explained in full
+    if judged is not None:  # the judged output, which need not be the output explained in full
         places = [", ".join(map(str, side.place)) for side in judged]
         values = [side.y for side in judged]
     shown = [f"{call}[{place}]" for call, place in zip(calls, places, strict=True)]

@@ -174,7 +174,7 @@ def prove(
 ) -> ScriptRun:
     """The run of a script that says the same ``times`` times and what was ``expected``.
 
-    ``targets``: whose interpreters run it; None: this one. ``expected``: bit patterns of the first
+    ``targets``: whose interpreters run it; None: ours. ``expected``: bit patterns of the first
     differing outputs; ``fails``: whether its assertion has to. ``beside``: arrays that it reads
     from a file. NotReproduced says what happened instead. TargetError: a target can't run here.
     """
@@ -253,7 +253,7 @@ class Verified:
 
 
 def verify(folder: Path, times: int = 3, *, trust: bool = False) -> Verified:
-    """Runs a folder's script ``times`` times with its target's interpreter, else with this one.
+    """Runs a folder's script ``times`` times with its target's interpreter, else with ours.
 
     InputError: no reproduction is in the folder, or nobody said that it is trusted: the script may
     do anything. What can't be told is no error.
@@ -382,7 +382,7 @@ def _data_of_run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str
     if missing and not partial:
         why = f"{missing} of {index.size} outputs have different bits when they are replayed"
         raise InputError("case", case.label, why, "give another length or target")
-    # most runs have few summations, so that a byte says which one an output has
+    # most runs have few summations, so that a byte holds the number of each output's
     arrays = {
         "x": operands.x,
         "w": operands.w,

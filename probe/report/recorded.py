@@ -157,7 +157,7 @@ def write_operation(
     if model.whole:
         texts["model.py"] = "\n".join(model.whole).rstrip() + "\n"
         ast.parse(texts["model.py"])
-    # by its exact sums where it is one that is given as it is, else by what its steps can do
+    # by its exact sums where the operation is such a sum, else by what its steps can do
     verdict = verdict_of_counts(cause.rounding, cause.compared, cause.differing)
     if cause.comparison is not None and len(cause.comparison.differing):
         exact = bug_or_rounding(cause.comparison)
@@ -399,7 +399,7 @@ def held_output(sides: Sides, verdict: Verdict) -> tuple[HeldSides | None, dict[
 
 
 Names = tuple[list[str], list[str]]
-# Of an operand that is part of another one: which, and the slices.
+# Of an operand that is part of a larger operand: the name of that, and the slices.
 Parts = dict[str, tuple[str, tuple[slice, ...]]]
 
 
@@ -425,7 +425,7 @@ def named_operands(sides: Sides) -> tuple[Names, dict[str, np.ndarray], Parts]:
 
 
 def part_of(array: np.ndarray, whole: np.ndarray) -> tuple[slice, ...] | None:
-    """Which slices of a larger array another one is, along one axis; None where it is none."""
+    """The slices of a larger array that an array is, cut along one axis; None where it is none."""
     if array.dtype != whole.dtype or array.ndim != whole.ndim or array.size < 2:
         return None
     apart = [k for k in range(array.ndim) if array.shape[k] != whole.shape[k]]
@@ -484,7 +484,7 @@ def shapes_read(sides: Sides) -> tuple[str, str]:
     return left, right
 
 
-# Smaller cases that are tried: each is larger than one by hand, and somebody waits for it.
+# Smaller cases that are tried: a model's layers are large, and somebody waits for the report.
 TRIES = 150
 
 

@@ -67,7 +67,7 @@ class Reported(ABC):
     the difference and does. ``sizes``: characters of every text that was written. ``model``: where
     in a model it was found, a sentence; empty where the case itself was given. ``times``: fresh
     processes that ran the script. ``environment``: what the library's own script says of versions.
-    ``first_release``: the first affected one, where it was searched for. ``further``: files that
+    ``first_release``: the first affected, where it was searched for. ``further``: files that
     are written too, by name. ``arrays``: what stands beside the script; too much for its text.
     """
 
@@ -353,7 +353,7 @@ def cause_in_full(comparison: Comparison, evidence: Evidence | None, drawn: bool
 def exact_value(verdict: Verdict, script: str = "") -> str:
     """The exact value of an output, in three lines of Python, with both sides beside it.
 
-    ``script``: the one that holds the arrays x, w and b of these lines; empty where a report shows
+    ``script``: which script holds the arrays x, w and b of these lines; empty where a report shows
     no arrays.
     """
     if verdict.sides is None:
@@ -583,7 +583,7 @@ def form_fields(text: str) -> list[tuple[str, str]]:
 # Characters that GitHub takes in one form.
 LIMIT = 65_536
 
-# Characters of the exact script up to which it stands in a report that has no shorter one.
+# Characters of the exact script up to which it stands in a report without a short script.
 PASTED = 12_000
 
 # Lines of a short script that stands both first and in the form's own field for code.

@@ -1,4 +1,4 @@
-"""Reduces a failing case to a smaller one that still fails; knows no backend.
+"""Reduces a failing case to a smaller case that still fails; knows no backend.
 
 First the shapes, with operands that show nearly every difference; then the operands. It ends where
 no single step keeps the failure: the case is minimal for these steps.
@@ -72,7 +72,7 @@ def smallest_finding(
     """The smallest finding that steps lead to from ``start``; None if ``start`` does not
     fail.
 
-    ``fails``: the predicate for shapes. ``shows``: the one for operands, where it is another: a
+    ``fails``: the predicate for shapes. ``shows``: that for operands, where it differs: a
     changed order is there for all finite operands, and then some are looked for that show it.
     ``kinds``: operands that shapes are asked with, the first that fail at the start; where none
     does, the start's own are cut. ``most``: calls of the predicates, those that ask about ``start``
@@ -340,7 +340,7 @@ def _smaller_lengths(finding: Finding) -> Changes:
 
 
 def _groups(finding: Finding) -> Changes:
-    """One group with the channels that one has, with all channels, and fewer groups."""
+    """A single group, with one group's channels or with all of them, and fewer groups."""
     case = finding.case
     if case.groups == 1 or case.operation.depthwise:
         return
@@ -492,7 +492,7 @@ class Spent(Exception):
 
 
 class Search:
-    """A failing value, reduced by steps until no single one keeps the failure.
+    """A failing value, reduced until no single step keeps the failure.
 
     ``fails(value)``: the predicate, which may be exchanged between steps. ``most``: how often it
     may be called. ``tell(calls, best)`` hears of every call. ``calls`` and ``best`` are true at all

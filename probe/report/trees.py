@@ -129,8 +129,7 @@ def kinds_legend(axes: Axes | FigureBase, **options: Any) -> None:
 
 
 def accumulators(tree: Tree) -> list[list[int]]:
-    """The running sums of a tree: each the products that are added to it one after the
-    other.
+    """The running sums of a tree: each is the products that are added to it in turn.
 
     A node whose children are all sums begins a new one, without products of its own: it is left
     out, and products that are added to a joined sum are a running sum of their own.
@@ -139,7 +138,7 @@ def accumulators(tree: Tree) -> list[list[int]]:
 
 
 def _running_sums(tree: Tree) -> tuple[list[list[int]], dict[int, int]]:
-    """The running sums, and by node the number of the one that it is a step of."""
+    """The running sums, and by node the number of the sum that it is a step of."""
     sums: list[list[int]] = []
     number: dict[int, int] = {}
     for node, children in enumerate(tree.nodes):
@@ -288,11 +287,11 @@ def draw_ordered(side: CaseRun) -> Figure | None:
 
 
 FIRST_SOURCE = "first source"
-# Columns of what is said above a picture: a cause may need more than one line.
+# Columns of the text above a picture: a cause may need several lines.
 TITLE = 120
 # Characters of an operation's name beside its bar.
 LONGEST_NAME = 44
-# Rows at most: runs of operations in which nothing differs are one row.
+# The largest number of rows: runs of operations in which nothing differs share a row.
 ROWS = 40
 
 VERDICT_COLOURS = {
@@ -319,7 +318,7 @@ WORDS = {
 class PlotRow:
     """One operation or several. ``largest``: the distance in ulps, infinite where it has none;
     ``scaled``: the largest difference over eps times the largest value; ``mark``: what it is;
-    ``own``: whether a carried one differs by itself too."""
+    ``own``: whether a carried operation differs by itself too."""
 
     text: str
     verdict: str

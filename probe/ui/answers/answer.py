@@ -85,7 +85,7 @@ class Answer(ABC):
         return plain
 
     def __repr__(self) -> str:
-        """Three lines: the question and the last one end at the terminal's width; the finding,
+        """Three lines: the question and the last line end at the terminal's width; the finding,
         which says why, is never cut."""
         question, finding, last = (" ".join(line.split()) for line in self.lines())
         return "\n".join((_cut_to_terminal(question), finding, _cut_to_terminal(last)))

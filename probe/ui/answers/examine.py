@@ -61,7 +61,7 @@ TIME = "10m"
 # Rows of a batch where the inputs don't say how many: as ``--against`` of the examples.
 BATCH = 8
 
-# Sources that are explained until one has a cause: one that is refuted is none.
+# Sources that are explained until the cause of one is known: a refuted source is none.
 SOURCES = 3
 
 

@@ -473,7 +473,7 @@ def sweep(
 
 
 def _layout_numbers(layouts: Iterable[int | str] | None) -> list[int]:
-    """The numbers of layouts, ``contiguous`` last. InputError: there are none, or no such one."""
+    """The numbers of layouts, ``contiguous`` last. InputError: none is given, or one is unknown."""
     if layouts is None:
         todo = "give words such as transposed,offset:16"
         raise InputError("layouts", "(none)", "nothing is compared with contiguous", todo)

@@ -27,7 +27,7 @@ from probe.order.tree import DRAWN_LEAVES, drawing, leaf_name, order_name, short
 from probe.sweep.printing import counted, differ, ranges, table, up_to
 from probe.targets import backends
 
-# a case does without the rooms of models, two runs of one without those of padding and fixes
+# what shows a case imports no room of models, two runs import none of padding and fixes
 if TYPE_CHECKING:
     from probe.diff.difference import Region
     from probe.explain.verdict import Verdict

@@ -103,7 +103,7 @@ class Commands(click.Group):
                 return name, self.get_command(ctx, name), args[count:]
         saved = os.path.isfile(os.path.join(args[0], "saved_model.pb"))  # TensorFlow's folders
         if saved or re.search(MODELS, args[0]):
-            # what is varied is a question of two runs, and the other one has no word for it
+            # what is varied is a question of two runs: `probe MODEL` has no option for it
             varied = any(word.partition("=")[0] == "--vary" for word in args)
             return "", self.get_command(ctx, "diff" if varied else "MODEL"), args
         return super().resolve_command(ctx, args)
@@ -272,7 +272,7 @@ MODELS = r"\.(onnx|tflite|keras|h5|hdf5|pt2|pt|pth|caffemodel|prototxt)$|^[A-Za-
 
 
 def _usage(error: click.ClickException, arguments: Sequence[str]) -> ProbeError:
-    """click's complaint as one of ours: ``name=value: why; what to do``."""
+    """click's complaint in our words: ``name=value: why; what to do``."""
     names = [" ".join(arguments[at : at + n]) for n in (2, 1) for at in range(len(arguments))]
     command = next((name for name in names if name in COMMANDS), "")
     todo = f"see probe {command} --help" if command else "see probe --help"

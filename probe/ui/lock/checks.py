@@ -3,9 +3,9 @@ what they found: lines for a terminal, JSON, Markdown, and the lines by which Gi
 line of each check that is not the same.
 
 ``bits.lock`` has accepted bits of checks under conditions: TOML, sorted, one line a fact;
-docs/lock.md shows one. A set of conditions is named by a digest of its facts, so that two branches
-that add lines merge. An entry that replaced another one has the ``reason``. ``run`` says how checks
-that are no tests are computed. What can't be read is never overwritten.
+docs/lock.md shows a file. A set of conditions is named by a digest of its facts, so that two
+branches that add lines merge. An entry that replaced an entry has the ``reason``. ``run`` says how
+checks that are no tests are computed. What can't be read is never overwritten.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def judged_check(lock: LockFile, check: str, test: str, bits: Bits, facts: Facts
     def far(named: str) -> tuple[Any, ...]:
         groups = differing[named]
         lasting = [group for group in groups if not group.startswith("release ")]
-        # of two that hold, the one that says more; the same key first: two may hold at once
+        # two may hold at once: the same key is first, then the entry that says more
         facts_named = len(lock.conditions[named])
         return (len(lasting), len(groups), named != key_here, -facts_named, named)
 

@@ -1,7 +1,8 @@
 """The conditions that decide bits here: facts by name, one value each.
 
-``blas.LIBRARY`` is the processor whose kernels its OpenBLAS took, ``openblas.LIBRARY`` that one's
-release, ``flag.VARIABLE`` a variable or setting that chooses kernels. No host and no path is one.
+``blas.LIBRARY`` is the processor whose kernels its OpenBLAS took, ``openblas.LIBRARY`` the release
+of that OpenBLAS, ``flag.VARIABLE`` a variable or setting that chooses kernels. No fact is a host's
+name or a path.
 
 In CI each job limits the instructions that libraries take, so that one runner stands for several
 processors: ``python -m probe.ui.lock.conditions avx2`` prints the variables, a line each.
@@ -85,7 +86,7 @@ def conditions_key(facts: Mapping[str, str | int]) -> str:
 
 @cache
 def _release(name: str, file: str | None) -> str:
-    """The installed release of a library by its module's name; ``none`` without one."""
+    """The installed release of a library by its module's name; ``none`` if there is no release."""
     # beside the module first: tensorflow-cpu in front of tensorflow on the path is what runs
     for path in [*([[str(Path(file).parents[1])]] if file else []), sys.path]:
         for distribution in LIBRARIES.get(name, [name]):

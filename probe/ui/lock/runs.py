@@ -96,7 +96,7 @@ class Command:
         return Command(self.words, self.folder, variables_of_both, [*self.before, *before])
 
     def environment(self) -> dict[str, str]:
-        # a worker of xdist, or coverage's, would take the process for one of its own
+        # xdist and coverage take a process with their variables for a worker of theirs
         busy = ("PYTEST_XDIST", "COV_CORE")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(busy)}
         environment.pop(RECORD, None)
@@ -190,7 +190,7 @@ def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str
 
 
 def distribution_of(name: str) -> str:
-    """The distribution that brings a module here, or its first one: ``tensorflow-cpu`` is
+    """The distribution that brings a module here, else the first that may: ``tensorflow-cpu`` is
     half as large as ``tensorflow``, and the same on a processor."""
     distributions = LIBRARIES.get(name, [name])
     installed = (name for name in distributions if any(metadata.Distribution.discover(name=name)))
@@ -417,7 +417,7 @@ def _model_outputs(
 # Seconds after which no further check is looked into, unless releases are to be installed.
 BUDGET = 120.0
 
-# Libraries whose release follows that of another one.
+# Libraries whose release follows that of a second library.
 TOGETHER = {"jaxlib": "jax", "keras": "tensorflow", "torchvision": "torch"}
 
 # Seconds for which the cause of an operation is looked for at least, and how many runs of the check
@@ -568,7 +568,7 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
         causes = [" and ".join(map(search.named, groups)) for groups in sets]
         finding |= {"cause": causes[0], "said": causes[0], "brings_back": sets}
         finding["notes"] += [f"so does: {'; '.join(causes[1:])}"] * (len(sets) > 1)
-        # what differs between a run under the entry's conditions and one as it is here
+        # what differs between a run under the entry's conditions and a run as things are here
         back = search.run(sets[0])
         array_back, array_here = back.array(checked.check), as_here.array(checked.check)
         if array_back is not None and array_here is not None:
