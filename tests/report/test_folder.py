@@ -138,23 +138,13 @@ def test_products_that_are_0_are_left_out_of_what_is_shown_and_nothing_else():
     )
 
 
-FUSED = Target.parse("reference,algorithm=fused")
-PAIRS = Target.parse("reference,algorithm=pairwise")
-
-
-def shrunken():
-    """Two algorithms that differ in order and rounding, made smaller."""
-    finding = Finding.of(Case("conv1d", 5, in_channels=3, length=9))
-    with failing(FUSED, PAIRS) as failed:
-        condition = KeepsCause(failed, finding)
-        found = folder.shrunken(failed, finding, kept=condition)
-        explanation = failed.explained(found.finding)
-        return condition, found, effect(explanation, found.finding.label)
-
-
 @pytest.mark.slow
 def test_order_and_rounding_stay_order_and_rounding():
-    condition, found, after = shrunken()
+    finding = Finding.of(Case("conv1d", 5, in_channels=3, length=9))
+    with failing(Target.parse(FUSED), Target.parse("reference,algorithm=pairwise")) as failed:
+        condition = KeepsCause(failed, finding)
+        found = folder.shrunken(failed, finding, kept=condition)
+        after = effect(failed.explained(found.finding), found.finding.label)
     assert condition.before.cause == after.cause == "order+rounding" and found.ended == "minimal"
     assert condition.told(after) == {"cause": True, "kernels": None}
     products = found.finding.x.size and np.count_nonzero(found.finding.w)

@@ -173,10 +173,12 @@ def examine_machine(tell: Callable[[int, int, str], None] | None = None) -> Exam
     for name, why in lacking.items():
         if tell and why is None:
             tell(installed.index(name), len(installed), name)
-        late = budget.spent() if why is None else ""
-        checks.append(
-            Check(name, "missing", f"not started: {late}") if late else _library_check(name, why)
-        )
+        started, check = why is not None or not budget.spent(), None
+        if started:
+            with budget.Ending(checks):  # what was examined is worth having
+                check = _library_check(name, why)
+        late = f"not {'finished' if started else 'started'}: {budget.spent()}"
+        checks.append(check or Check(name, "missing", late))
     variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     return Examined(checks, variables)
 

@@ -8,7 +8,7 @@ import json
 import pytest
 from rich.console import Console
 
-from probe.case.errors import TargetError
+from probe.case.errors import TargetError, TimeOver
 from probe.targets import backends, target
 from probe.ui.answers import here
 from probe.ui.cli import shell
@@ -79,6 +79,18 @@ def test_a_library_that_fails_is_wrong_and_the_others_are_examined(few, monkeypa
     monkeypatch.setattr(here, "self_test", asked)
     found = by_part(here.examine_machine())
     assert "signal 11" in found["numpy"].said and found["reference"].state == "ok"
+
+
+def test_what_was_examined_is_printed_where_the_time_is_over(few, monkeypatch, capsys):
+    """The whole answer was lost where it was over while a library was asked."""
+
+    def over(name):
+        raise TimeOver("the time is over")
+
+    monkeypatch.setattr(here, "self_test", over)
+    assert shell.run(["targets", "doctor", "--time", "9m"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "not finished: the time is over" in said and "not started: the time is over" in said
 
 
 def test_variables_that_change_bits_are_named(few, monkeypatch, capsys):
