@@ -26,7 +26,7 @@ Sizes = int | str | Iterable[int]
 
 
 def by(entries: Iterable[int]) -> str:
-    """Returns sizes as the command line writes them: ``5``, ``1x5``."""
+    """Sizes as the command line writes them: ``5``, ``1x5``."""
     return "x".join(map(str, entries))
 
 
@@ -149,7 +149,7 @@ def require_unwritten(name: str, folder: Path | None, todo: str = "give another 
 
 
 def not_waiting(name: str, path: Path) -> Path:
-    """Returns the path of a file, a folder or of nothing. InputError: it is anything else.
+    """The path of a file, a folder or of nothing. InputError: it is anything else.
 
     Reading a FIFO waits for a writer, for ever; a device may have no end.
     """
@@ -164,7 +164,7 @@ MOST_PARTS = 500
 
 
 def parsed_toml(text: str) -> dict[str, Any]:
-    """Returns what a text of TOML says. ValueError: it is not TOML, or nested too deeply."""
+    """What a text of TOML says. ValueError: it is not TOML, or nested too deeply."""
     import tomllib
 
     if any(line.partition("=")[0].count(".") >= MOST_PARTS for line in text.splitlines()):
@@ -176,7 +176,7 @@ def parsed_toml(text: str) -> dict[str, Any]:
 
 
 def axis_sizes(name: str, value: object, rank: int) -> tuple[int, ...]:
-    """Returns one size for each of ``rank`` axes, from ``5``, ``"5"``, ``"1x5"`` or ``(1, 5)``."""
+    """One size for each of ``rank`` axes, from ``5``, ``"5"``, ``"1x5"`` or ``(1, 5)``."""
     if isinstance(value, str):
         entries: list[object] = list(value.split("x"))
     elif isinstance(value, (tuple, list, np.ndarray)):
@@ -218,7 +218,7 @@ Place = tuple[str, tuple[int, ...], float]
 
 
 def parse_put(value: str, ranks: Mapping[str, int]) -> tuple[Place, ...]:
-    """Returns what ``x[0, 1]=nan; w[3]=inf`` puts where. ``ranks``: axes of each operand."""
+    """What ``x[0, 1]=nan; w[3]=inf`` puts where. ``ranks``: axes of each operand."""
     places = []
     for part in str(value).split(";"):
         if not part.strip():
@@ -242,7 +242,7 @@ def parse_put(value: str, ranks: Mapping[str, int]) -> tuple[Place, ...]:
 
 
 def put_text(places: Iterable[Place]) -> str:
-    """Returns places as the command line writes them; ``parse_put`` gives them back."""
+    """Places as the command line writes them; ``parse_put`` gives them back."""
     return "; ".join(f"{name}[{', '.join(map(str, at))}]={value!r}" for name, at, value in places)
 
 
@@ -260,7 +260,7 @@ SPANS = "write 5..64, 5..64:3 for every third, or 5,7,9..12"
 
 
 def whole_numbers(name: str, text: str) -> list[int]:
-    """Returns the numbers of ``text``, ascending, each once, ends of ranges too. InputError."""
+    """The numbers of ``text``, ascending, each once, ends of ranges too. InputError."""
     numbers: set[int] = set()
     for part in text.split(","):
         match = _SPAN.match(part.strip())
@@ -353,7 +353,7 @@ PADDINGS = (
 
 
 def padding_text(padding: Padding) -> str:
-    """Returns the padding as the command line writes it; ``padding`` gives it back."""
+    """The padding as the command line writes it; ``padding`` gives it back."""
     if isinstance(padding, str):
         return padding
     sides = [f"{before}" if before == after else f"{before}:{after}" for before, after in padding]
@@ -361,7 +361,7 @@ def padding_text(padding: Padding) -> str:
 
 
 def length(op: str, value: object, rank: int) -> int | None:
-    """Returns the last spatial axis; None leaves it open, 1 where there is no such axis."""
+    """The last spatial axis; None leaves it open, 1 where there is no such axis."""
     size = None if value is None else whole_number("length", value)
     if rank or size == 1:
         return size
@@ -372,8 +372,7 @@ def length(op: str, value: object, rank: int) -> int | None:
 
 
 def layout(op: str, text: object, dtype: str) -> str:
-    """Returns how operands lie in memory, as it is stored: see :mod:`probe.case.layout`.
-    InputError."""
+    """How operands lie in memory, as it is stored: see :mod:`probe.case.layout`. InputError."""
     try:
         word = layouts.parse_layout(text)
     except ValueError as error:
@@ -390,7 +389,7 @@ def layout(op: str, text: object, dtype: str) -> str:
 
 
 def kernel_sizes(op: str, size: Sizes | None, rank: int) -> tuple[int, ...]:
-    """Returns the kernel on every axis; 1 for an operation without one."""
+    """The kernel on every axis; 1 for an operation without one."""
     if size is not None:
         return axis_sizes("kernel", size, rank)
     if OPERATIONS[op].windows:
@@ -399,7 +398,7 @@ def kernel_sizes(op: str, size: Sizes | None, rank: int) -> tuple[int, ...]:
 
 
 def bias(value: object, dtype: str) -> float | str | tuple[float, ...] | None:
-    """Returns one number for all filters, a number for each, ``normal``, or None: there is none."""
+    """One number for all filters, a number for each, ``normal``, or None: there is none."""
     if value is None or value in ("", "none"):
         return None
     if value == "normal":
@@ -410,7 +409,7 @@ def bias(value: object, dtype: str) -> float | str | tuple[float, ...] | None:
 
 
 def height(value: Sizes, rank: int) -> tuple[int, ...]:
-    """Returns the spatial axes before the last."""
+    """The spatial axes before the last."""
     if rank > 1:
         return axis_sizes("height", value, rank - 1)
     why = f"this operation has {'one' if rank else 'no'} spatial axis" + " only" * rank

@@ -99,28 +99,28 @@ class Summed(ABC):
 
     @abstractmethod
     def spatial(self, length: int | None = None) -> tuple[int, ...]:
-        """Returns sizes of all spatial axes."""
+        """Sizes of all spatial axes."""
 
     @abstractmethod
     def spec(self) -> dict[str, Any]:
-        """Returns what a session is told to run it."""
+        """What a session is told to run it."""
 
     @abstractmethod
     def drawn(self, kind: str, seed: int) -> Summed:
-        """Returns the same sums of other generated operands; a bias is generated, too."""
+        """The same sums of other generated operands; a bias is generated, too."""
 
     @abstractmethod
     def operands(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Returns x, w and b."""
+        """The arrays x, w and b."""
 
     @property
     def group_channels(self) -> int:
-        """Returns how many input channels one filter reads."""
+        """How many input channels one filter reads."""
         return self.in_channels // self.groups
 
     @property
     def summands(self) -> int:
-        """Returns the number of products in each output, including padding, without the bias."""
+        """The number of products in each output, including padding, without the bias."""
         return math.prod(self.kernel) * self.group_channels
 
     @property
@@ -328,7 +328,7 @@ class Case(Summed):
 
     @property
     def effective_kernel(self) -> tuple[int, ...]:
-        """Returns what the dilated kernel spans on each spatial axis, in elements."""
+        """What the dilated kernel spans on each spatial axis, in elements."""
         return self.windows.extents
 
     @property
@@ -338,19 +338,18 @@ class Case(Summed):
 
     @property
     def shortest_length(self) -> int:
-        """Returns the smallest length that has an output."""
+        """The smallest length that has an output."""
         return self.windows.shortest(self.spatial_rank - 1) if self.spatial_rank else 1
 
     def spatial(self, length: int | None = None) -> tuple[int, ...]:
-        """Returns sizes of all spatial axes; ``length=None`` takes the case's own.
-        Raises InputError."""
+        """Sizes of all spatial axes; ``length=None`` takes the case's own. Raises InputError."""
         length = self.length if length is None else length
         if length is None:
             raise InputError("length", None, "the case has no length", "give one, length=N")
         return (*self.other_axes, whole_number("length", length)) if self.spatial_rank else ()
 
     def drawn(self, kind: str, seed: int) -> Case:
-        """Returns the same sums of other generated operands; a bias is generated, too."""
+        """The same sums of other generated operands; a bias is generated, too."""
         changes = {
             "kind": spelled_choice("operands", kind, KINDS),
             "seed": _seed(seed),
@@ -365,7 +364,7 @@ class Case(Summed):
         return drawn
 
     def with_(self, **changes: Any) -> Case:
-        """Returns the same case with other arguments of ``Case``.
+        """The same case with other arguments of ``Case``.
 
         What follows from another argument follows it: a depthwise case's groups and, unless they
         were given apart, its filters are its channels.
@@ -379,12 +378,12 @@ class Case(Summed):
         return Case(**{**known, **changes})
 
     def arguments(self) -> dict[str, Any]:
-        """Returns the arguments that make this case, each in its normal form."""
+        """The arguments that make this case, each in its normal form."""
         names = {"kind": "operands"}
         return {names.get(f.name, f.name): getattr(self, f.name) for f in fields(self)}
 
     def to_json(self) -> dict[str, Any]:
-        """Returns all arguments as a JSON object; ``from_json`` gives an equal case.
+        """All arguments as a JSON object; ``from_json`` gives an equal case.
 
         Arguments that came later (``LATER``) are there only where they are not at their defaults:
         cases were stored before they were known.
@@ -397,7 +396,7 @@ class Case(Summed):
 
     @classmethod
     def from_json(cls, source: str | Mapping[str, Any]) -> Case:
-        """Returns the case of a JSON object or its text. InputError: unknown or missing keys."""
+        """The case of a JSON object or its text. InputError: unknown or missing keys."""
         try:
             fields = json.loads(source) if isinstance(source, str) else dict(source)
         except (ValueError, RecursionError) as error:
@@ -417,7 +416,7 @@ class Case(Summed):
 
     @classmethod
     def from_file(cls, path: str | Path) -> Case:
-        """Returns the case in a JSON file. InputError: it can't be read, or is not a case."""
+        """The case in a JSON file. InputError: it can't be read, or is not a case."""
         try:
             if (size := not_waiting("case", Path(path)).stat().st_size) > LARGEST_FILE:
                 why = f"{size:,} bytes, and a case has at most {LARGEST_FILE:,}"
@@ -453,13 +452,13 @@ class Case(Summed):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """Returns what ``put`` puts where: operand, index and value."""
+        """What ``put`` puts where: operand, index and value."""
         rank = self.spatial_rank + 2
         return arguments.parse_put(self.put or "", {"x": rank, "w": rank, "b": 1})
 
     @property
     def bias_values(self) -> tuple[float, ...] | None:
-        """Returns the explicit bias of every filter; None if there is none or it is generated."""
+        """The explicit bias of every filter; None if there is none or it is generated."""
         if self.bias is None or isinstance(self.bias, str):
             return None
         return self.bias if isinstance(self.bias, tuple) else (self.bias,) * self.filters
@@ -495,12 +494,12 @@ class Case(Summed):
 
     @property
     def padding_text(self) -> str:
-        """Returns the padding as the command line writes it."""
+        """The padding as the command line writes it."""
         return arguments.padding_text(self.padding)
 
     @property
     def label(self) -> str:
-        """Returns a short text for figure titles: what differs from the defaults."""
+        """A short text for figure titles: what differs from the defaults."""
         what = self.operation
         parts = [f"{self.op} {by(self.kernel)}" if what.windows else self.op]
         parts += [f"{self.in_channels}" + f" -> {self.filters}" * what.weighted]
@@ -525,7 +524,7 @@ class Case(Summed):
 
 
 def _argument_names(kind: type) -> list[str]:
-    """Returns the arguments of ``Case``."""
+    """The arguments of ``Case``."""
     named = kind.__init__.__annotations__  # type: ignore[misc]
     return [name for name in named if name not in ("return", "unknown")]
 
@@ -545,14 +544,14 @@ def _seed(seed: object) -> int:
 
 
 def require_length(case: Case) -> Case:
-    """Returns the case itself; InputError if its length is open."""
+    """The case itself; InputError if its length is open."""
     if case.length is None:
         raise InputError("length", None, "the order depends on the shape", "give --length N")
     return require_places(case)
 
 
 def require_places(case: Case) -> Case:
-    """Returns the largest case of a run itself; InputError if ``put`` names a place beyond it."""
+    """The largest case of a run itself; InputError if ``put`` names a place beyond it."""
     shapes = {"x": case.input_shape(), "w": case.weight_shape, "b": (case.filters,)}
     for name, at, _ in case.places:
         shape = shapes[name]

@@ -80,7 +80,7 @@ _PLURAL = {"shape": "shapes", "case": "case"}
 
 
 def in_python(text: str) -> str:
-    """Returns a message with ``--fixed 8`` as ``fixed=8``; whole commands stay as they are.
+    """A message with ``--fixed 8`` as ``fixed=8``; whole commands stay as they are.
 
     A file becomes a text, a shape the mapping that the functions take; an option alone is True.
     """
@@ -139,20 +139,20 @@ def ended_by(number: int, stderr: str) -> tuple[str, str]:
 
 
 def printable(text: str) -> str:
-    """Returns a text of a file's, such as a name, as a terminal may show it: line ends, escapes and
-    what turns the direction of writing are written as Python writes them."""
+    """A text of a file's, such as a name, as a terminal may show it: line ends, escapes and what
+    turns the direction of writing are written as Python writes them."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def line_of(error: BaseException, most: int) -> str:
-    """Returns the class of what a library raised and its words, in one line of so many letters."""
+    """The class of what a library raised and its words, in one line of so many letters."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:most]}"
 
 
 def one_of(value: object, names: Iterable[str]) -> str:
-    """Returns the advice for an unknown name: ``did you mean conv1d? use one of conv1d, ...``."""
+    """The advice for an unknown name: ``did you mean conv1d? use one of conv1d, ...``."""
     from difflib import get_close_matches
 
     known = list(names)

@@ -33,7 +33,7 @@ GRIDS = dict(FORMATS, tf32=FORMATS["float32"]._replace(name="tf32", bits=19, pre
 
 
 def format_of(name: str) -> Format:
-    """Returns the format of that name, ``tf32`` included. ValueError lists the names there are."""
+    """The format of that name, ``tf32`` included. ValueError lists the names there are."""
     try:
         return GRIDS[name]
     except KeyError:
@@ -50,7 +50,7 @@ def container_of_format(name: str) -> np.dtype:
 
 
 def eps(name: str) -> float:
-    """Returns the distance from 1 to the next larger value of the format."""
+    """The distance from 1 to the next larger value of the format."""
     return 2.0 ** (1 - format_of(name).precision)
 
 
@@ -60,7 +60,7 @@ def largest_finite(name: str) -> float:
 
 
 def flushed_below(name: str, tininess=None) -> float:
-    """Returns the least magnitude that stays where subnormal results become zero.
+    """The least magnitude that stays where subnormal results become zero.
 
     An exact result below it is flushed. Processors differ in when they look, by IEEE 754's 7.5:
     ``tininess`` None: after rounding as if exponents had no end (x86), so that what rounds up to
@@ -102,12 +102,12 @@ def to_bits(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def from_bits(bits: np.ndarray, name: str) -> np.ndarray:
-    """Returns the container array with these bit patterns; other integers are converted."""
+    """The container array with these bit patterns; other integers are converted."""
     return np.asarray(bits).astype(format_of(name).unit, copy=False).view(container_of_format(name))
 
 
 def widen(array: np.ndarray, name: str) -> np.ndarray:
-    """Returns the exact values of a container array as float64, of the same shape."""
+    """The exact values of a container array as float64, of the same shape."""
     array = to_container(array, name)
     with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
         if name == "bfloat16":
@@ -197,7 +197,7 @@ def bits_text(bits: int, name: str) -> str:
 
 
 def rounded_text(value):
-    """Returns as many digits as a value deserves: 0.13, 1.8, 47, 5e+31; empty for None, NaN."""
+    """As many digits as a value deserves: 0.13, 1.8, 47, 5e+31; empty for None, NaN."""
     if value is None or np.isnan(value):
         return ""
     if value >= 1e12:

@@ -36,7 +36,7 @@ BY_SIZE = ("same", "same_lower")
 def around(
     padding: Any, axis: int, size: Any, extent: int, stride: int, maximum: Callable = max
 ) -> Pair:
-    """Returns the padding before and after ``size`` inputs on an axis of that extent and stride.
+    """The padding before and after ``size`` inputs on an axis of that extent and stride.
 
     ``size`` may be a library's own scalar: then ``maximum`` is the library's.
     """
@@ -79,15 +79,15 @@ class WindowSizes(NamedTuple):
 
     @property
     def extents(self) -> Tuple[int, ...]:
-        """Returns what the dilated kernel spans on each axis, in elements."""
+        """What the dilated kernel spans on each axis, in elements."""
         return tuple(self.extent(axis) for axis in range(len(self.kernel)))
 
     def extent(self, axis: int) -> int:
-        """Returns what the dilated kernel spans on one axis, in elements."""
+        """What the dilated kernel spans on one axis, in elements."""
         return (self.kernel[axis] - 1) * self.dilation[axis] + 1
 
     def around(self, axis: int, size: Any, maximum: Callable = max) -> Pair:
-        """Returns the padding (before, after) of one axis; see the function of this name."""
+        """The padding (before, after) of one axis; see the function of this name."""
         extent, stride = self.extent(axis), self.stride[axis]
         return around(self.padding, axis, size, extent, stride, maximum)
 
@@ -108,24 +108,24 @@ class WindowSizes(NamedTuple):
         return Span(before, after, max((outputs - 1) * stride - room, 0), outputs)
 
     def spans(self, sizes: Sequence[Any], maximum: Callable = max) -> List[Span]:
-        """Returns the Span of every axis."""
+        """The Span of every axis."""
         return [self.span(axis, size, maximum) for axis, size in enumerate(sizes)]
 
     def pads(self, sizes: Sequence[int]) -> Tuple[Pair, ...]:
-        """Returns the padding (before, after) of every axis, a tuple of pairs."""
+        """The padding (before, after) of every axis, a tuple of pairs."""
         return tuple(self.around(axis, size) for axis, size in enumerate(sizes))
 
     def outputs(self, sizes: Sequence[int]) -> Tuple[int, ...]:
-        """Returns how many outputs there are on every axis, a tuple."""
+        """How many outputs there are on every axis, a tuple."""
         return tuple(self.span(axis, size).outputs for axis, size in enumerate(sizes))
 
     def shortest(self, axis: int) -> int:
-        """Returns the smallest size of an axis that has an output."""
+        """The smallest size of an axis that has an output."""
         around_one = around(self.padding, axis, 1, self.extent(axis), 1)
         return max(self.extent(axis) - sum(around_one), 1)
 
     def reads(self, axis: int, size: int) -> np.ndarray:
-        """Returns indices that the outputs read along an axis, (outputs, kernel) int64.
+        """Indices that the outputs read along an axis, (outputs, kernel) int64.
 
         Those outside [0, size) are padding, and from size + after on (with ``ceil``) beyond it.
         """
@@ -135,7 +135,7 @@ class WindowSizes(NamedTuple):
 
     @property
     def spread(self) -> "WindowSizes":
-        """Returns itself; of a transposed convolution its windows over an input with gaps."""
+        """Itself; of a transposed convolution its windows over an input with gaps."""
         return self
 
     def places(self) -> List[Tuple[int, ...]]:
@@ -164,7 +164,7 @@ class TransposedSizes(WindowSizes):
     """
 
     def around(self, axis: int, size: Any, maximum: Callable = max) -> Pair:
-        """Returns the outputs (before, after) that are cut off one axis."""
+        """The outputs (before, after) that are cut off one axis."""
         rest = self.extent(axis) - self.stride[axis]
         if self.padding == "valid":
             return 0, min(rest, 0)

@@ -44,12 +44,12 @@ HOW = f"use {', '.join(WORDS)} or {OFFSET}N, N in bytes"
 
 
 def offset(word: str) -> int:
-    """Returns the bytes of ``offset:N``; -1 for every other word."""
+    """The bytes of ``offset:N``; -1 for every other word."""
     return int(word[len(OFFSET) :]) if word.startswith(OFFSET) else -1
 
 
 def parse_layout(text: object) -> str:
-    """Returns the word as it is stored. ValueError says why it is none."""
+    """The word as it is stored. ValueError says why it is none."""
     word = str(text).strip().lower().replace("-", "_")
     if word in WORDS:
         return word
@@ -67,7 +67,7 @@ def layout_number(word: str) -> int:
 
 
 def layout_of_number(value: int) -> str:
-    """Returns the word of a number. ValueError: it stands for none."""
+    """The word of a number. ValueError: it stands for none."""
     if OFFSETS <= value <= OFFSETS + FARTHEST:
         return OFFSET + str(value - OFFSETS)
     if 1 <= value <= len(WORDS):
@@ -76,12 +76,12 @@ def layout_of_number(value: int) -> str:
 
 
 def layout_of_spec(layer) -> str:
-    """Returns the layout in a worker's spec or a layer of a program."""
+    """The layout in a worker's spec or a layer of a program."""
     return layer.get("layout", CONTIGUOUS)
 
 
 def with_layout(layer: Dict[str, Any], word: str) -> Dict[str, Any]:
-    """Returns the spec with another layout."""
+    """The spec with another layout."""
     if word == CONTIGUOUS:
         return {name: value for name, value in layer.items() if name != "layout"}
     return dict(layer, layout=word)
@@ -93,12 +93,12 @@ def keeps_layout(word: str, words: Tuple[str, ...]) -> bool:
 
 
 def bytes_behind_boundary(array: np.ndarray) -> int:
-    """Returns how many bytes behind a multiple of ``BOUNDARY`` an array begins."""
+    """How many bytes behind a multiple of ``BOUNDARY`` an array begins."""
     return int(array.ctypes.data % BOUNDARY)
 
 
 def copied(array: np.ndarray, address: int = 0) -> np.ndarray:
-    """Returns a copy, C order, that begins so many bytes behind a multiple of ``BOUNDARY``."""
+    """A copy, C order, that begins so many bytes behind a multiple of ``BOUNDARY``."""
     raw = np.empty(array.nbytes + 2 * BOUNDARY, np.uint8)
     raw = raw[-raw.ctypes.data % BOUNDARY + address :][: array.nbytes]
     copy = raw.view(array.dtype).reshape(array.shape)
@@ -107,7 +107,7 @@ def copied(array: np.ndarray, address: int = 0) -> np.ndarray:
 
 
 def offset_copy_lines(x, word):
-    """Returns lines that copy the NumPy array of a name to an offset's place; none for no offset.
+    """Lines that copy the NumPy array of a name to an offset's place; none for no offset.
 
     NumPy itself only promises multiples of 16.
     """

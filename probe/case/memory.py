@@ -113,7 +113,7 @@ def _bytes_text(count: int) -> str:
 
 
 def free(root: Path = Path("/")) -> int | None:
-    """Returns bytes that this process may still take, on Linux; None where the system doesn't say.
+    """Bytes that this process may still take, on Linux; None where the system doesn't say.
 
     That is MemAvailable, or what a cgroup (a container's limit) leaves, where that is less.
     ``root``: the folder that holds ``proc`` and ``sys``.

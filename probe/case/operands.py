@@ -62,7 +62,7 @@ def hashes(seed: int, tensor: str, draw: int, shape: tuple[int, ...]) -> np.ndar
 def _hashes_of_draws(
     seed: int, tensor: str, draws: Sequence[int], shape: tuple[int, ...]
 ) -> np.ndarray:
-    """Returns the hashes of several draws, (draws, *shape)."""
+    """The hashes of several draws, (draws, *shape)."""
     starts = [(seed + _GOLDEN * (1 + _TENSORS[tensor] + 8 * draw)) & _MASK for draw in draws]
     state = mix(np.array(starts, np.uint64).reshape((-1,) + (1,) * len(shape)))
     for axis, size in enumerate(shape):
@@ -72,7 +72,7 @@ def _hashes_of_draws(
 
 
 def mix(state: np.ndarray) -> np.ndarray:
-    """Returns the finaliser of splitmix64, a bijection of 64-bit integers."""
+    """The finaliser of splitmix64, a bijection of 64-bit integers."""
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return state ^ (state >> np.uint64(31))
@@ -227,7 +227,7 @@ def _drawn_weights(drawn: WeightsDrawn) -> np.ndarray:
 
 
 def _of_each(draw: Callable[[str, Case, Shape], np.ndarray]) -> Iterator[Draw]:
-    """Yields what draws the input, the weights and the bias alike."""
+    """What draws the input, the weights and the bias alike."""
     return (partial(draw, tensor) for tensor in "xwb")
 
 
@@ -236,14 +236,14 @@ def _normal(tensor: str, case: Case, shape: Shape) -> np.ndarray:
 
 
 def _rising_draw(first: float, step: float) -> Draw:
-    """Returns an input that rises evenly along the length."""
+    """An input that rises evenly along the length."""
     return lambda case, shape: np.broadcast_to(
         (first + step * np.arange(shape[-2], dtype=np.float64))[:, None], shape
     )
 
 
 def _layer(tensor: str, case: Case, shape: Shape) -> np.ndarray:
-    """Returns weights and biases as PyTorch's layers start: uniform within 1 / sqrt(summands)."""
+    """Weights and biases as PyTorch's layers start: uniform within 1 / sqrt(summands)."""
     within = (2 * below(2**32, case.seed, tensor, 0, shape) + 1 - 2**32) / 2.0**32
     return within / math.sqrt(case.summands)
 
@@ -284,7 +284,7 @@ RARE = 8
 
 
 def _rare(tensor: str, draw: int, case: Case, shape: Shape) -> np.ndarray:
-    """Returns where rare elements are, 1 in ``RARE * summands``, bool; others for each ``draw``."""
+    """Where rare elements are, 1 in ``RARE * summands``, bool; others for each ``draw``."""
     chosen = below(RARE * case.summands, case.seed, tensor, draw, shape) == 0
     return np.asarray(chosen)
 

@@ -38,7 +38,7 @@ class Operation(NamedTuple):
 
     @property
     def windows(self) -> bool:
-        """Returns whether it has kernel, stride, dilation, padding and groups."""
+        """Whether it has kernel, stride, dilation, padding and groups."""
         return self.kind in ("convolution", "transposed", "pool")
 
     @property
@@ -65,19 +65,19 @@ OPERATIONS: Dict[str, Operation] = {
 
 
 def operation_of_spec(spec: Mapping[str, Any]) -> Operation:
-    """Returns the operation of a worker's spec."""
+    """The operation of a worker's spec."""
     return OPERATIONS[spec["op"]]
 
 
 def windows_of_spec(spec: Mapping[str, Any]) -> WindowSizes:
-    """Returns where the windows of a worker's spec lie."""
+    """Where the windows of a worker's spec lie."""
     kind = TransposedSizes if operation_of_spec(spec).transposed else WindowSizes
     sizes = spec["kernel"], spec["stride"], spec["dilation"]
     return kind(*sizes, padding=spec["padding"], ceil=spec.get("ceil_mode", False))
 
 
 def operand_names(layer):
-    """Returns the names of the arrays that a layer has beside its inputs."""
+    """The names of the arrays that a layer has beside its inputs."""
     if operation_of_spec(layer).weighted:
         return ("w", "b") if layer["bias"] else ("w",)
     return ()

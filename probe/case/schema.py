@@ -82,7 +82,7 @@ class Column:
     foreign: bool = False
 
     def arrow(self) -> pyarrow.DataType:
-        """Returns the Arrow type of the column."""
+        """The Arrow type of the column."""
         import pyarrow as pa
 
         types = {
@@ -718,7 +718,7 @@ _define(_TEXT)
 
 
 def run_id(row: Mapping[str, Any]) -> str:
-    """Returns 16 hex digits, a hash of everything in :data:`RUN_IDENTITY` that may decide bits.
+    """16 hex digits, a hash of everything in :data:`RUN_IDENTITY` that may decide bits.
 
     Time, git state and probe's version are not part of it, so the same command on the same
     software resumes its run, and an upgraded library starts a new one.
@@ -729,18 +729,18 @@ def run_id(row: Mapping[str, Any]) -> str:
 
 
 def column_names(table: str) -> list[str]:
-    """Returns the column names of a table, in order."""
+    """The column names of a table, in order."""
     return [column.name for column in TABLES[table]]
 
 
 def key_columns(table: str) -> list[str]:
-    """Returns the names of the columns that identify a row of a table."""
+    """The names of the columns that identify a row of a table."""
     return [column.name for column in TABLES[table] if column.key]
 
 
 @cache
 def arrow_schema(table: str) -> pyarrow.Schema:
-    """Returns the Arrow schema of a table, whose metadata has its name and the format's version."""
+    """The Arrow schema of a table, whose metadata has its name and the format's version."""
     import pyarrow as pa
 
     fields = [pa.field(column.name, column.arrow()) for column in TABLES[table]]
@@ -748,7 +748,7 @@ def arrow_schema(table: str) -> pyarrow.Schema:
 
 
 def described_schema(table: str) -> pyarrow.Schema:
-    """Returns the schema of files: ``arrow_schema`` with ``description``, ``unit`` and ``null``.
+    """The schema of files: ``arrow_schema`` with ``description``, ``unit`` and ``null``.
 
     ``null`` is what a null means; it is absent if the column is never null. ``unit`` is absent if
     there is none. The description of the table itself is ``probe.about``.
@@ -762,7 +762,7 @@ def described_schema(table: str) -> pyarrow.Schema:
 
 
 def readme() -> str:
-    """Returns the text of ``results/README.md``; a test checks that the file has exactly this."""
+    """The text of ``results/README.md``; a test checks that the file has exactly this."""
     parts = [_INTRODUCTION.format(version=VERSION)]
     for table, columns in TABLES.items():
         parts.append(f"## {table}\n\n{ABOUT[table]}\n\n{_HEADER}")

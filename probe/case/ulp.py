@@ -168,7 +168,7 @@ def _elements_at(bits: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
-    """Returns the largest distance without its sign, an int: 0 where equal.
+    """The largest distance without its sign, an int: 0 where equal.
 
     None where the only differences are NaNs against numbers, which have no distance. Holds a few
     blocks of memory, however large the arrays are.

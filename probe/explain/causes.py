@@ -71,21 +71,23 @@ class CauseRows:
             return
         rows = side.orders.rows(job.place(value), wanted, side.replays)
         numbers = np.unique(side.orders.index[wanted & (side.orders.index >= 0)]).tolist()
-        mine = [side.orders.summations[number] for number in numbers]
+        added = [side.orders.summations[number] for number in numbers]
         self.rows.setdefault("reveals", []).extend(rows)
-        self.rows.setdefault("orders", []).extend(summation.order_row() for summation in mine)
-        self.rows.setdefault("roundings", []).extend(summation.rounding_row() for summation in mine)
+        self.rows.setdefault("orders", []).extend(summation.order_row() for summation in added)
+        self.rows.setdefault("roundings", []).extend(
+            summation.rounding_row() for summation in added
+        )
 
     def judge(self, job: Job, value: int, comparison: Comparison) -> None:
         """Keeps rows of ``causes`` for one comparison."""
         causes, both = np.array(comparison.cause, object), comparison.proved(comparison.differing)
         places, beyond = comparison.pairs.left[comparison.differing], comparison.out_of_bounds
         for cause in sorted(comparison.causes):
-            mine = causes == cause
-            outputs, replayed = int(mine.sum()), int(both[mine].sum())
+            of_cause = causes == cause
+            outputs, replayed = int(of_cause.sum()), int(both[of_cause].sum())
             row: Row = {"cause": cause, "outputs": outputs, "replayed": replayed}
-            row |= {"beyond": int(beyond[mine].sum()), "against": job.against}
-            row["ranges"] = ranges_of_mask(comparison.left.mask(places[mine]))
+            row |= {"beyond": int(beyond[of_cause].sum()), "against": job.against}
+            row["ranges"] = ranges_of_mask(comparison.left.mask(places[of_cause]))
             self.rows.setdefault("causes", []).append(job.place(value) | row)
             self.causes[cause] += outputs
             self.replayed += replayed
@@ -134,12 +136,12 @@ def explain_store(
     """
     folders = files.machine_folders(Path(path))
     # its bits are the only ones that can be made again here
-    own = [folder for folder in folders if folder.name == machine.label()]
-    if not own:
+    of_machine = [folder for folder in folders if folder.name == machine.label()]
+    if not of_machine:
         names = ", ".join(sorted(folder.name for folder in folders)) or "no machine"
         why = f"it has results of {names}, and this machine is {machine.label()}"
         raise StoreError(f"store={path}: {why}; explain them there, or sweep here first")
-    jobs, result = _jobs_left(own[0])
+    jobs, result = _jobs_left(of_machine[0])
 
     def take(job: Job, answer: CauseRows) -> None:
         for table, rows in answer.rows.items():
@@ -156,31 +158,31 @@ def explain_store(
 
     if progress:
         progress(0, len(jobs), "")
-    with Store(own[0]) as store:
+    with Store(of_machine[0]) as store:
         result.interrupted = in_processes(jobs, explain_job, take, workers, tell)
     return result
 
 
 def _jobs_left(folder: Path) -> tuple[list[Job], Causes]:
-    """Returns what is left to explain, case by case, each target's together."""
+    """What is left to explain, case by case, each target's together."""
     stored = load(folder)
     cases = dict(zip(stored.cases["case_id"], stored.cases["json"], strict=True))
     versions = dict(zip(stored.runs["run_id"], stored.runs["library_version"], strict=True))
     differing = stored.comparisons[stored.comparisons["differing"] > 0]
     rows = list(differing[[*ORDER, "differing"]].itertuples(index=False, name=None))
     done = list(stored.causes[ORDER].itertuples(index=False, name=None))
-    explained, known = {*done}, {row[:-1] for row in rows}
+    explained, differing_keys = {*done}, {row[:-1] for row in rows}
     todo = sorted(row for row in rows if row[:-1] not in explained)
     result = Causes(explained_before=len(rows) - len(todo))
-    before = stored.causes[np.array([pair in known for pair in done], bool)]
-    for target, own in before.groupby("target"):
-        counts = own.groupby("cause")["outputs"].sum().astype(int)
+    before = stored.causes[np.array([pair in differing_keys for pair in done], bool)]
+    for target, target_rows in before.groupby("target"):
+        counts = target_rows.groupby("cause")["outputs"].sum().astype(int)
         result.by_target[str(target)] = Counter(counts.to_dict())
     result.replayed = int(before["replayed"].sum())
     jobs = []
-    for job, some in groupby(todo, key=lambda row: row[:-2]):
+    for job, rows_of_job in groupby(todo, key=lambda row: row[:-2]):
         target, run_id, case_id, vary, against = job
-        values = tuple((int(at), int(outputs)) for *_, at, outputs in some)
+        values = tuple((int(at), int(outputs)) for *_, at, outputs in rows_of_job)
         case = cases[case_id]
         text = case if isinstance(case, str) else json.dumps(case)
         names = (run_id, versions[run_id], target, text, case_id, vary)
@@ -193,7 +195,7 @@ _SESSIONS = Sessions(lambda where: Session(where, time_limit=None, start_limit=N
 
 
 def explain_job(job: Job) -> CauseRows:
-    """Returns rows for the store. A target's failure is reported, and the other jobs go on."""
+    """Rows for the store. A target's failure is reported, and the other jobs go on."""
     answer, target = CauseRows(), Target.parse(job.target)
     _SESSIONS.close(target)
     try:
@@ -213,15 +215,16 @@ def explain_job(job: Job) -> CauseRows:
                     f"case={job.case_id}: {job.target}: {job.vary}={value}: {stored} outputs "
                     f"differed when it was measured, and {now} do now; run the sweep again"
                 )
-        known = Revealer()
+        revealer = Revealer()
         wanted = base.mask(np.concatenate([c.pairs.right[c.differing] for c in comparisons]))
-        base = known.reveal(base, session, wanted)
+        base = revealer.reveal(base, session, wanted)
         answer.keep(job, base, job.against, wanted)
-        for (at, _), each in zip(job.values, comparisons, strict=True):
-            mine = each.left.mask(each.pairs.left[each.differing])
-            each.left, each.right = known.reveal(each.left, session, mine), base
-            answer.keep(job, each.left, at, mine)
-            answer.judge(job, at, each)
+        for (at, _), comparison in zip(job.values, comparisons, strict=True):
+            differing = comparison.left.mask(comparison.pairs.left[comparison.differing])
+            comparison.left = revealer.reveal(comparison.left, session, differing)
+            comparison.right = base
+            answer.keep(job, comparison.left, at, differing)
+            answer.judge(job, at, comparison)
     except TargetError as error:
         answer.failure = f"case={job.case_id}: {error}"
     return answer

@@ -62,7 +62,7 @@ class OutputPairs:
         return len(self.left)
 
     def some(self, which: np.ndarray) -> OutputPairs:
-        """Returns those of these numbers, or where a mask is True."""
+        """Those of these numbers, or where a mask is True."""
         return OutputPairs(self.left[which], self.right[which], self.same_window[which])
 
     @staticmethod
@@ -101,7 +101,7 @@ class OutputPairs:
 
 
 def _numbered_in(reads: np.ndarray, case: Case, shape: np.ndarray) -> np.ndarray:
-    """Returns the flat indices that a case's inputs have in a larger ``shape``; -1 stays.
+    """The flat indices that a case's inputs have in a larger ``shape``; -1 stays.
 
     The same input of a longer row, or of a later sample of a longer input, has another flat index.
     """
@@ -142,29 +142,29 @@ class Comparison:
         self,
         first: AnySession,
         second: AnySession,
-        known: Revealer,
+        revealer: Revealer,
         which: np.ndarray | None = None,
     ) -> Comparison:
         """Reveals both runs on their sessions: of the pairs ``which`` (indices), or all outputs."""
         for name, session in VOICE.counting((("left", first), ("right", second)), "sides"):
             side, places = getattr(self, name), getattr(self.pairs, name)
             wanted = None if which is None else side.mask(places[which])
-            setattr(self, name, known.reveal(side, session, wanted))
+            setattr(self, name, revealer.reveal(side, session, wanted))
         return self
 
     def sides(
         self, which: np.ndarray | slice = slice(None)
     ) -> tuple[tuple[CaseRun, np.ndarray], tuple[CaseRun, np.ndarray]]:
-        """Returns each run, with the places of these pairs in it."""
+        """Each run, with the places of these pairs in it."""
         return (self.left, self.pairs.left[which]), (self.right, self.pairs.right[which])
 
     def values(self, which: np.ndarray | slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
-        """Returns both sides' outputs of these pairs, container."""
+        """Both sides' outputs of these pairs, container."""
         left, right = (side.operands.y[tuple(at.T)] for side, at in self.sides(which))
         return left, right
 
     def proved(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Returns whether the replay gave both sides' bits: bool, one a pair."""
+        """Whether the replay gave both sides' bits: bool, one a pair."""
         left, right = (side.replays[tuple(at.T)] for side, at in self.sides(which))
         return left & right
 
@@ -179,7 +179,7 @@ class Comparison:
 
     @property
     def zeros(self) -> str:
-        """Returns ``"equal"``, or ``"differ"``: zeros of different signs are differences too."""
+        """``"equal"``, or ``"differ"``: zeros of different signs are differences too."""
         return self.left.operands.zeros
 
     @cached_property
@@ -196,19 +196,18 @@ class Comparison:
 
     @property
     def compared(self) -> int:
-        """Returns outputs that are compared: those that must agree, or of two targets or paddings
-        all that both have."""
+        """Outputs that are compared: those that must agree, or of two targets or paddings all that
+        both have."""
         return len(self.pairs)
 
     @property
     def replayed(self) -> int:
-        """Returns how many compared outputs the replay reproduced on both sides."""
+        """How many compared outputs the replay reproduced on both sides."""
         return int(self.proved().sum())
 
     @property
     def max_ulp(self) -> int | None:
-        """Returns the largest absolute distance; 0 where nothing differs, None where none is a
-        number."""
+        """The largest absolute distance; 0 where nothing differs, None where none is a number."""
         return ulp.largest_ulp(self.differences)
 
     @cached_property
@@ -231,8 +230,8 @@ class Comparison:
         causes = self._sum_causes(which)
         flushed = np.array(["flush" in name for name in causes], bool)
         for place in np.flatnonzero(flushed)[self._unflushed(which[flushed])]:
-            others = [part for part in causes[place].split("+") if part != "flush"]
-            causes[place] = "+".join(others) or causes[place]
+            without_flush = [part for part in causes[place].split("+") if part != "flush"]
+            causes[place] = "+".join(without_flush) or causes[place]
         # a sum takes another order where its operands begin elsewhere: the address is the cause
         if self.by_address:  # what the sums show follows from it, and stays the proof
             causes[[bool(set(name.split("+")) & OF_SUMS) for name in causes]] = "alignment"
@@ -240,7 +239,7 @@ class Comparison:
 
     @property
     def by_address(self) -> bool:
-        """Returns whether both sides differ in nothing but where their operands begin in memory."""
+        """Whether both sides differ in nothing but where their operands begin in memory."""
         sides = self.left, self.right
         words = [side.case.layout for side in sides]
         if words[0] == words[1] or not all(w == CONTIGUOUS or offset(w) >= 0 for w in words):
@@ -249,7 +248,7 @@ class Comparison:
         return plain[0] == plain[1] and self.left.target.text == self.right.target.text
 
     def _unflushed(self, which: np.ndarray) -> np.ndarray:
-        """Returns pairs whose bits come out too if nothing is flushed: bool. There it is no cause.
+        """Pairs whose bits come out too if nothing is flushed: bool. There it is no cause.
 
         Summations say what is done to any operands, and of most operands nothing is subnormal.
         """
@@ -260,22 +259,23 @@ class Comparison:
             positions, filters = places.T
             numbers = side.orders.index[positions, filters]
             for number in np.unique(numbers):
-                mine = numbers == number
+                members = numbers == number
                 summation = side.orders.summations[number].without_flushing()
-                alike[mine] &= side.operands.agrees(summation, positions[mine], filters[mine])
+                alike[members] &= side.operands.agrees(
+                    summation, positions[members], filters[members]
+                )
         return alike
 
     @property
     def causes(self) -> dict[str, int]:
-        """Returns the differing outputs by cause; causes that explain none are left out."""
+        """The differing outputs by cause; causes that explain none are left out."""
         counted = Counter(self.cause)
         ranks = {name: CAUSES.index(name.split("+")[0]) for name in counted}
         return dict(sorted(counted.items(), key=lambda item: (ranks[item[0]], item[0])))
 
     @property
     def apart(self) -> dict[str, np.ndarray]:
-        """Returns what is added differently, whatever the finite operands are: pairs (indices) by
-        cause.
+        """What is added differently, whatever the finite operands are: pairs (indices) by cause.
 
         Only pairs with the same window count; summations are compared over the leaves that the
         outputs read: in the padding all add zeros.
@@ -284,7 +284,7 @@ class Comparison:
 
     @property
     def unknown(self) -> int:
-        """Returns pairs with the same window that have no proved way of adding on a side."""
+        """Pairs with the same window that have no proved way of adding on a side."""
         return self._apart[1]
 
     @property
@@ -300,8 +300,8 @@ class Comparison:
         same = np.flatnonzero(self.pairs.same_window)
         orders = self.left.orders, self.right.orders
         both = zip(orders, self.sides(same), strict=True)
-        known = [revealed.replayed[tuple(places.T)] for revealed, (_, places) in both]
-        proved = same[known[0] & known[1]]
+        replayed = [revealed.replayed[tuple(places.T)] for revealed, (_, places) in both]
+        proved = same[replayed[0] & replayed[1]]
         verdicts = self._summations_apart(proved)
         names = sorted(filter(None, {*verdicts.tolist()}))
         return {name: proved[verdicts == name] for name in names}, len(same) - len(proved)
@@ -313,12 +313,12 @@ class Comparison:
         numbers = (pooled.index[tuple(places.T)] for pooled, (_, places) in both)
         by_cause: dict[str, list[int]] = {}
         unknown = 0
-        for pair, mine, theirs in np.stack([same, *numbers], axis=1).tolist():
-            if mine < 0 or theirs < 0:
+        for pair, left_way, right_way in np.stack([same, *numbers], axis=1).tolist():
+            if left_way < 0 or right_way < 0:
                 unknown += 1
-            elif names := left.ways[mine].apart(right.ways[theirs]):  # type: ignore[arg-type]
+            elif names := left.ways[left_way].apart(right.ways[right_way]):  # type: ignore[arg-type]
                 by_cause.setdefault("+".join(names), []).append(pair)
-        return {name: np.array(some) for name, some in by_cause.items()}, unknown
+        return {name: np.array(pairs) for name, pairs in by_cause.items()}, unknown
 
     @cached_property
     def _classes(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
@@ -329,11 +329,12 @@ class Comparison:
     def _sum_causes(self, which: np.ndarray) -> np.ndarray:
         """Names the cause of pairs of sums: texts, one a pair. Later lines outdo earlier ones."""
         assert self.left.orders is not None and self.right.orders is not None
-        mine, theirs = tuple(self.pairs.left[which].T), tuple(self.pairs.right[which].T)
+        left_at, right_at = tuple(self.pairs.left[which].T), tuple(self.pairs.right[which].T)
         replayed, apart = self.proved(which), self._summations_apart(which)
         causes = np.where(replayed & (apart != ""), apart, "unexplained").astype(object)
-        causes[replayed & (self.left.reached[mine] ^ self.right.reached[theirs])] = "reach"
-        causes[self.left.orders.not_a_sum[mine] | self.right.orders.not_a_sum[theirs]] = "not-a-sum"
+        causes[replayed & (self.left.reached[left_at] ^ self.right.reached[right_at])] = "reach"
+        no_sum = self.left.orders.not_a_sum[left_at] | self.right.orders.not_a_sum[right_at]
+        causes[no_sum] = "not-a-sum"
         causes[~self.pairs.same_window[which]] = "window"
         return causes
 
@@ -342,22 +343,23 @@ class Comparison:
         nothing does, or one is not known."""
         assert self.left.orders is not None and self.right.orders is not None
         left, right = self.left.orders, self.right.orders
-        mine, theirs = tuple(self.pairs.left[which].T), tuple(self.pairs.right[which].T)
-        numbers = np.stack([left.index[mine], right.index[theirs], self._classes[0][mine[0]]], 1)
+        left_at, right_at = tuple(self.pairs.left[which].T), tuple(self.pairs.right[which].T)
+        classes = self._classes[0][left_at[0]]
+        numbers = np.stack([left.index[left_at], right.index[right_at], classes], 1)
         kinds, number = np.unique(numbers, axis=0, return_inverse=True)
         texts = list[str]()
-        for one, two, read in kinds.tolist():
+        for first, second, reads in kinds.tolist():
             words: Sequence[str] = ()
-            if min(one, two) >= 0 and left.summations[one] != right.summations[two]:
-                leaves = self._classes[1][read]
-                ours, others = left.summations[one], right.summations[two]
-                words = ours.restricted(leaves).causes(others.restricted(leaves))
+            if min(first, second) >= 0 and left.summations[first] != right.summations[second]:
+                leaves = self._classes[1][reads]
+                left_sum, right_sum = left.summations[first], right.summations[second]
+                words = left_sum.restricted(leaves).causes(right_sum.restricted(leaves))
             texts.append("+".join(words))
         return np.array(texts, object)[number.reshape(-1)]
 
     @property
     def rounding(self) -> RoundingVerdict:
-        """Returns whether rounding can be why the differing pairs differ, in counts.
+        """Whether rounding can be why the differing pairs differ, in counts.
 
         Those that replay on both sides are ``explained``, whatever their cause. Of the others that
         read the same, both sides are held against all results that rounding can give.
@@ -366,12 +368,12 @@ class Comparison:
 
     @property
     def rounded(self) -> int:
-        """Returns how many differing pairs read the same and were replayed on both sides."""
+        """How many differing pairs read the same and were replayed on both sides."""
         return int((self._held[0] & self.pairs.same_window[self.differing]).sum())
 
     @property
     def out_of_bounds(self) -> np.ndarray:
-        """Returns which differing pairs have a side that no rounding can give: bool."""
+        """Which differing pairs have a side that no rounding can give: bool."""
         explained, left, right, _ = self._held
         return ~explained & ((left == BEYOND) | (right == BEYOND))
 
@@ -383,10 +385,10 @@ class Comparison:
         open_ = ~explained & self.pairs.same_window[which]
         verdicts = np.full((len(self.sides()), len(which)), UNKNOWN)
         flush = np.zeros(len(which), bool)
-        for number, (side, some) in enumerate(self.sides(which[open_])):
-            if len(some) and (enclosed := of_operands(side.operands, *some.T)) is not None:
-                values = side.operands.y[tuple(some.T)]
-                verdicts[number, open_], near = enclosed.judged(values)
+        for number, (side, places) in enumerate(self.sides(which[open_])):
+            if len(places) and (enclosure := of_operands(side.operands, *places.T)) is not None:
+                values = side.operands.y[tuple(places.T)]
+                verdicts[number, open_], near = enclosure.judged(values)
                 flush[open_] |= near
         return explained, verdicts[0], verdicts[1], flush
 
@@ -409,7 +411,7 @@ class Comparison:
         return [s.to_json(dtype) | {"outputs": count} for s, count in self.summations(side)]
 
     def to_json(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "case": self.case.to_json(),
             "left": self.left.named(),
             "right": self.right.named(),
@@ -431,23 +433,23 @@ class Comparison:
         # outputs of a side that are NaN by what they don't read
         sides = {"left": self.left, "right": self.right}
         reached = {name: int(side.reached.sum()) for name, side in sides.items()}
-        return shown | ({"reached": reached} if any(reached.values()) else {})
+        return entry | ({"reached": reached} if any(reached.values()) else {})
 
     def lines(self) -> tuple[str, str, str]:
-        """Returns the comparison in three lines: the runs, what differs, why."""
+        """The comparison in three lines: the runs, what differs, why."""
         sides = " against ".join(self.words(side) for side in (self.left, self.right))
         far = "" if self.max_ulp is None else f", up to {self.max_ulp:,} ulp"
         differing = len(self.differing)
         # other windows are no reason to agree
-        must = "that must agree " * bool(self.pairs.same_window.all())
-        counts = f"{differing:,} of {self.compared:,} outputs {must}differ"
+        which = "that must agree " * bool(self.pairs.same_window.all())
+        counts = f"{differing:,} of {self.compared:,} outputs {which}differ"
         why = ", ".join(f"{cause}: {count:,}" for cause, count in self.causes.items())
         if not differing:
             added = f"added in a different order or rounding: {self.by_order:,}"
             why = added if self.by_order else "nothing to explain"
             why += f"; the order of {self.unknown:,} outputs is not known" * bool(self.unknown)
-        refused = {self.left.refusal, self.right.refusal} - {""}
-        why += "".join(f"; {one}" for one in sorted(refused))
+        refusals = {self.left.refusal, self.right.refusal} - {""}
+        why += "".join(f"; {refusal}" for refusal in sorted(refusals))
         why += f"; {self.rounding.words}" * bool(self.rounding.words)
         return (
             f"{self.shared.label}: {sides}",
@@ -457,13 +459,13 @@ class Comparison:
 
     @property
     def shared(self) -> Case:
-        """Returns the case without what sets the sides apart."""
+        """The case without what sets the sides apart."""
         alike = self.left.case.layout == self.right.case.layout
         case = self.case if alike else self.case.with_(layout=CONTIGUOUS)
         return case.with_(length=None)
 
     def words(self, side: CaseRun) -> str:
-        """Returns one side in words: its target, and what sets its shape apart."""
+        """One side in words: its target, and what sets its shape apart."""
         case, other = side.case, (self.right if side is self.left else self.left).case
         apart = [
             f"{name} {getattr(case, name):,}"

@@ -61,17 +61,17 @@ class RoundingVerdict:
     ) -> RoundingVerdict:
         """Counts outputs. ``explained``, ``flush``: bool, one an output; ``left``, ``right``: what
         is said of each side, as ``Enclosure.judged`` gives it."""
-        out = (left == BEYOND) | (right == BEYOND)
-        known = (left == WITHIN) & (right == WITHIN)
-        rest = ~explained
+        beyond = (left == BEYOND) | (right == BEYOND)
+        inside = (left == WITHIN) & (right == WITHIN)
+        open_ = ~explained
         return cls(
             int(explained.sum()),
-            int((rest & known).sum()),
-            int((rest & out).sum()),
-            int((rest & ~out & ~known).sum()),
-            int((rest & (left == BEYOND)).sum()),
-            int((rest & (right == BEYOND)).sum()),
-            int((rest & ~out & ~known & flush).sum()),
+            int((open_ & inside).sum()),
+            int((open_ & beyond).sum()),
+            int((open_ & ~beyond & ~inside).sum()),
+            int((open_ & (left == BEYOND)).sum()),
+            int((open_ & (right == BEYOND)).sum()),
+            int((open_ & ~beyond & ~inside & flush).sum()),
         )
 
     @property
@@ -93,7 +93,7 @@ class RoundingVerdict:
 
     @property
     def words(self) -> str:
-        """Returns what is beyond rounding in words; empty if nothing is."""
+        """What is beyond rounding in words; empty if nothing is."""
         if not self.beyond:
             return ""
         both = (("left", self.left), ("right", self.right))
@@ -125,7 +125,7 @@ class Enclosure:
         return np.maximum(self.high - self.exact, self.exact - self.low)
 
     def judged(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns what can be said of results (container), and whether flushing could give them.
+        """What can be said of results (container), and whether flushing could give them.
 
         ``WITHIN``, ``BEYOND`` or ``UNKNOWN``; bool where a result is unknown because of flushing.
         """
@@ -168,8 +168,8 @@ class Enclosure:
         return replace(self, low=ends[0], exact=ends[1], high=ends[2])
 
     def distance(self, values: np.ndarray) -> np.ndarray:
-        """Returns how far results are from the exact ones, in units of ``radius``; NaN where there
-        is no number."""
+        """How far results are from the exact ones, in units of ``radius``; NaN where there is no
+        number."""
         y = floats.widen(values, self.dtype)
         with np.errstate(invalid="ignore", divide="ignore"):
             apart = np.abs(y - self.exact)
@@ -186,26 +186,26 @@ TWICE = 1 + 2.0**-10
 
 
 def of_operands(
-    given: ContainerOperands, positions: np.ndarray, filters: np.ndarray
+    operands: ContainerOperands, positions: np.ndarray, filters: np.ndarray
 ) -> Enclosure | None:
-    """Returns the enclosure of a case's outputs (position, filter), in their order.
+    """The enclosure of a case's outputs (position, filter), in their order.
 
     None where the sum is not the output: of pools, and where something is computed behind it.
     """
-    case = given.case
-    if case.pool or given.behind is not None:
+    case = operands.case
+    if case.pool or operands.behind is not None:
         return None
     group, parts = filters // (case.filters // case.groups), []
     order = np.argsort(group, kind="stable")
     step = max(1, AT_ONCE // max(1, case.summands))
     for number in np.unique(group) if len(group) else [0]:
-        every = order[group[order] == number]
-        for start in range(0, max(len(every), 1), step):
-            some = every[start : start + step]
-            at, to = positions[some], filters[some]
-            bias = None if given.b is None else given.b[to]
-            x = given.columns[number][:, at]
-            parts.append(of_sums(x, given.met(at, to), case.dtype, bias))
+        members = order[group[order] == number]
+        for start in range(0, max(len(members), 1), step):
+            chunk = members[start : start + step]
+            at, to = positions[chunk], filters[chunk]
+            bias = None if operands.b is None else operands.b[to]
+            x = operands.columns[number][:, at]
+            parts.append(of_sums(x, operands.met(at, to), case.dtype, bias))
     back = np.argsort(order, kind="stable")
     names = [field.name for field in fields(Enclosure)][1:]
     arrays = [np.concatenate([getattr(part, name) for part in parts])[back] for name in names]
@@ -214,22 +214,22 @@ def of_operands(
 
 @np.errstate(all="ignore")
 def of_sums(x: np.ndarray, w: np.ndarray, dtype: str, bias: np.ndarray | None = None) -> Enclosure:
-    """Returns the enclosure of ``sum(x * w, axis=0) + bias``, of each output.
+    """The enclosure of ``sum(x * w, axis=0) + bias``, of each output.
 
     ``x``, ``w``: container arrays (summands, outputs), either may have 1 output; ``bias``:
     container (outputs,), None: there is none. ``dtype``: of operands and results.
     """
     x, w = np.broadcast_arrays(floats.widen(x, dtype), floats.widen(w, dtype))
-    last = None if bias is None else floats.widen(bias, dtype)
-    terms = [*x * w, *([] if last is None else [last])]
+    bias_terms = None if bias is None else floats.widen(bias, dtype)
+    terms = [*x * w, *([] if bias_terms is None else [bias_terms])]
     products = np.stack(terms) if terms else np.zeros((1, x.shape[1]))
     summands = len(products)
-    whole = np.isfinite(products).all(axis=0) & np.isfinite(x).all(axis=0)
-    whole &= np.isfinite(w).all(axis=0)
+    all_finite = np.isfinite(products).all(axis=0) & np.isfinite(x).all(axis=0)
+    all_finite &= np.isfinite(w).all(axis=0)
     finite = np.where(np.isfinite(products), products, 0.0)
     up = np.where(finite > 0, finite, 0.0).sum(axis=0)
     down = -np.where(finite < 0, finite, 0.0).sum(axis=0)
-    exact = _total(x, w, last, finite, dtype)
+    exact = _total(x, w, bias_terms, finite, dtype)
     # the sums are rounded themselves: made larger by more than that
     slack = 1 + (summands + 2) * 2.0**-52
     sizes, most = (up + down) * slack, np.maximum(up, down) * slack
@@ -241,18 +241,18 @@ def of_sums(x: np.ndarray, w: np.ndarray, dtype: str, bias: np.ndarray | None = 
     low, high = np.minimum(exact - error, rounded), np.maximum(exact + error, rounded)
     # a product of finite numbers that is too large for float64 was left out above: rounded it is
     # infinite, and fused into an addition it need not be
-    ours = np.isfinite(x) & np.isfinite(w)
-    lost = (ours & ~np.isfinite(products[: len(x)])).any(axis=0)
+    finite_factors = np.isfinite(x) & np.isfinite(w)
+    lost = (finite_factors & ~np.isfinite(products[: len(x)])).any(axis=0)
     low, high = np.where(lost, -np.inf, low), np.where(lost, np.inf, high)
     exact = np.where(lost, np.nan, exact)
     # NaN or the infinity that operands which are not finite lead to in every order; a product of
     # finite numbers that is too large for float64 is no infinite operand
-    given = np.concatenate([np.isinf(x) | np.isinf(w), np.isinf(products[len(x) :])])
-    settled = np.where(np.isinf(products) & ~given, 0.0, products)
+    infinite = np.concatenate([np.isinf(x) | np.isinf(w), np.isinf(products[len(x) :])])
+    settled = np.where(np.isinf(products) & ~infinite, 0.0, products)
     plus, minus = (settled == np.inf).any(axis=0), (settled == -np.inf).any(axis=0)
     nan = np.isnan(settled).any(axis=0) | (plus & minus)
     sure = np.where(plus, np.inf, np.where(minus, -np.inf, 0.0))
-    sure = np.where(whole, 0.0, np.where(nan, np.nan, sure))
+    sure = np.where(all_finite, 0.0, np.where(nan, np.nan, sure))
     tiny = floats.flushed_below(dtype)
     small = ((np.abs(x) < tiny) | (np.abs(w) < tiny)) & np.isfinite(finite[: len(x)])
     flushed = np.where(small, np.abs(finite[: len(x)]), 0).sum(axis=0) + 2 * (summands + 1) * tiny
@@ -260,7 +260,7 @@ def of_sums(x: np.ndarray, w: np.ndarray, dtype: str, bias: np.ndarray | None = 
 
 
 def error_bound(sizes: Doubles, most: Doubles, count: int, dtype: str) -> Doubles:
-    """Returns by how much a sum of ``count`` products can err in any order.
+    """By how much a sum of ``count`` products can err in any order.
 
     ``sizes``: the sum of the products' magnitudes; ``most``: the larger of the sum of all positive
     and the sum of all negative ones. Includes the rounding of the products, products that
@@ -278,18 +278,18 @@ def error_bound(sizes: Doubles, most: Doubles, count: int, dtype: str) -> Double
 def _total(
     x: Doubles, w: Doubles, bias: Doubles | None, products: Doubles, dtype: str
 ) -> np.ndarray:
-    """Returns the exact sums, rounded to float64 or nearly so: the error is less than one rounding
-    and, of formats whose products are exact in float64, one more an addition."""
+    """The exact sums, rounded to float64 or nearly so: the error is less than one rounding and, of
+    formats whose products are exact in float64, one more an addition."""
     if dtype != "float64":
         return np.asarray(products.sum(axis=0))
     # a sum in twice the precision (Ogita, Rump, Oishi, "Accurate sum and dot product", 2005)
-    total, rest = np.zeros(x.shape[1]), np.zeros(x.shape[1])
+    total, errors = np.zeros(x.shape[1]), np.zeros(x.shape[1])
     for left, right in zip(x, w, strict=True):
         high, low = two_product(left, right)
         total, error = two_sum(total, high)
-        rest += error + low
+        errors += error + low
     if bias is not None:
         total, error = two_sum(total, bias)
-        rest += error
-    sums = total + rest
+        errors += error
+    sums = total + errors
     return np.where(np.isfinite(sums), sums, products.sum(axis=0))

@@ -37,7 +37,7 @@ def explain_case(
     inline: bool = False,
     zeros: str = "equal",
 ) -> Comparison:
-    """Returns why both sides of ``shapes`` differ, output by output.
+    """Why both sides of ``shapes`` differ, output by output.
 
     With ``against_target`` (another library, device or switch) or another padding the two sides may
     have the same shape. Then the windows are read off both sides, and outputs whose windows differ
@@ -46,8 +46,8 @@ def explain_case(
     compare. TargetError: a target failed.
     """
     choice("zeros", zeros, ulp.ZEROS)
-    other = against_target or target
-    if shapes.left == shapes.right and other == target:
+    right_target = against_target or target
+    if shapes.left == shapes.right and right_target == target:
         why = "both sides are the same run"
         raise InputError("against", shapes.against, why, "give another value")
     for name, side in (("at", shapes.left), ("against", shapes.right)):
@@ -56,7 +56,7 @@ def explain_case(
                 raise InputError("length", None, "the length is not given", "give --length N")
             raise InputError(name, None, "the length is not given", "give --at N, or --length N")
     with Sessions(lambda where: open_session(where, inline)) as running:
-        first, second = running.of(target), running.of(other)
+        first, second = running.of(target), running.of(right_target)
         comparison = compare_shapes(shapes, first, second, zeros=zeros)
         comparison.case = shapes.case
         return comparison.reveal(first, second, Revealer(tried=None))
@@ -67,7 +67,7 @@ def checked_kernels(which: str) -> str:
 
 
 def named_kernels(comparison: Comparison, which: str = "said") -> dict[str, dict[str, list[str]]]:
-    """Returns what both libraries say that they ran: ``{"left": {source: names}, "right": ...}``.
+    """What both libraries say that they ran: ``{"left": {source: names}, "right": ...}``.
 
     {} where no source applies. It is evidence beside the causes, never a cause. Costs a start of
     the target for each side. A source without an answer has one entry: why, in brackets.
@@ -122,11 +122,11 @@ class Added:
 
     @property
     def parts_at(self) -> int | None:
-        """Returns the first node in the order of evaluation that the other side does not have."""
+        """The first node in the order of evaluation that the other side does not have."""
         return min(self.own, default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns it as ``probe explain --json`` has it; bits are hexadecimal text."""
+        """The side as ``probe explain --json`` has it; bits are hexadecimal text."""
         entry = self.side.named() | {
             "output": list(self.output),
             "library": self._value(self.library),
@@ -176,7 +176,7 @@ class Evidence:
 
 
 def differing_example(explanation: Comparison, number: int | None = None) -> Evidence | None:
-    """Returns the differing output that is easiest to follow, in full; None if nothing differs.
+    """The differing output that is easiest to follow, in full; None if nothing differs.
 
     ``number``: which of the differing ones. If None: of those that replay on both sides (if any
     does) the one that reads the fewest inputs, then the first. Costs one evaluation of its trees.
@@ -188,7 +188,7 @@ def differing_example(explanation: Comparison, number: int | None = None) -> Evi
     if number is None:
         places = explanation.pairs.left[explanation.differing]
         classes, leaves = classes_of(explanation.left.case)
-        read = np.array([len(some) for some in leaves])[classes[places[:, 0]]]
+        read = np.array([len(below) for below in leaves])[classes[places[:, 0]]]
         flat = places @ np.array([explanation.left.case.filters, 1])
         # last key first: those that replay, of these the fewest inputs, then the output's order
         replayed = explanation.proved(explanation.differing)
@@ -200,11 +200,11 @@ def differing_example(explanation: Comparison, number: int | None = None) -> Evi
     cause = explanation.cause[number]
     if left.summation and right.summation and cause != "window":
         left.own, right.own = left.summation.own_nodes(right.summation, left.dtype)
-        theirs = {some: node for node, some in enumerate(_leaf_sets(right.summation.tree))}
-        for node, some in enumerate(_leaf_sets(left.summation.tree)):
-            other = theirs.get(some)
-            if other is not None and left.sums[node].value != right.sums[other].value:
-                left.bits_part, right.bits_part = node, other
+        right_nodes = {below: node for node, below in enumerate(_leaf_sets(right.summation.tree))}
+        for node, below in enumerate(_leaf_sets(left.summation.tree)):
+            right_node = right_nodes.get(below)
+            if right_node is not None and left.sums[node].value != right.sums[right_node].value:
+                left.bits_part, right.bits_part = node, right_node
                 break
     distance = int(explanation.ulps[number])
     signed = None if distance == ulp.NAN else distance
@@ -236,8 +236,8 @@ def _how_added(side: CaseRun, place: tuple[int, int]) -> Added:
         replayed = operands.replay(summation, np.array([position]), np.array([filter_]))
         how.result = bits_of(replayed[0])
         # without the leaves that meet padding: they add nothing
-        shown = [*read, BIAS] if bias is not None else read
-        how.summation = summation if summation.rounding.by_node else summation.restricted(shown)
+        summed = [*read, BIAS] if bias is not None else read
+        how.summation = summation if summation.rounding.by_node else summation.restricted(summed)
         added = None if BIAS not in how.summation.tree.leaves else np.asarray(bias)
         how.sums = partial_sums(how.summation, x, w, case.dtype, added)
     if side.pooled is not None and (way := side.pooled.index[position, filter_]) >= 0:
@@ -254,7 +254,7 @@ SOME = 4
 
 
 def _reached_text(side: CaseRun, position: int, group: int) -> str:
-    """Returns what gets into an output without a weight, as far as it was told apart."""
+    """What gets into an output without a weight, as far as it was told apart."""
     assert side.reach is not None
     x, shape = side.operands.x.reshape(-1), side.operands.x.shape
     for reaching in side.reach.named:
@@ -289,7 +289,7 @@ WHOLE = 12
 
 
 def without_zeros(evidence: Evidence, whole: int = WHOLE) -> Evidence:
-    """Returns the same output with smaller trees, where those still give both sides' bits.
+    """The same output with smaller trees, where those still give both sides' bits.
 
     Else (a narrowed sum, one of up to ``whole`` summands, fewer than two that are left, a zero's
     sign) as it is.
@@ -303,7 +303,7 @@ def without_zeros(evidence: Evidence, whole: int = WHOLE) -> Evidence:
 
 
 def _side_without_zeros(side: Added, whole: int) -> Added | None:
-    """Returns one side over the products that are not 0; None where that is not the same."""
+    """One side over the products that are not 0; None where that is not the same."""
     if side.summation is None or side.summation.rounding.by_node:
         return None
     leaves = side.summation.tree.leaves

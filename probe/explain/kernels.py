@@ -55,12 +55,12 @@ class Kernel(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Returns the single names; empty where ``kernel`` is None."""
+        """The single names; empty where ``kernel`` is None."""
         return tuple(self.kernel.split(SEPARATOR)) if self.kernel else ()
 
     @classmethod
     def of(cls, source: str, names: list[str], missing: str) -> Kernel:
-        """Returns the names in their order, without repetitions; ``missing`` if there is none."""
+        """The names in their order, without repetitions; ``missing`` if there is none."""
         unique = SEPARATOR.join(dict.fromkeys(names))
         return cls(source, unique, None) if unique else cls(source, None, missing)
 
@@ -81,7 +81,7 @@ _EXECUTED = re.compile(
 
 
 def observe(target: Target, case: Case, at: int | None = None) -> list[Kernel]:
-    """Returns what the target's library says about the case's call, by its sources.
+    """What the target's library says about the case's call, by its sources.
 
     ``at``: its length, of a dense layer its batch; None leaves the case as it is. Costs a start of
     the library. What has no answer says why in ``missing``, also where the target fails.
@@ -119,7 +119,7 @@ def observe(target: Target, case: Case, at: int | None = None) -> list[Kernel]:
 
 
 def primitives(log: str) -> list[str]:
-    """Returns every executed primitive as ``convolution brg_conv_fwd:avx512_core``, in order.
+    """Every executed primitive as ``convolution brg_conv_fwd:avx512_core``, in order.
 
     The matrix product that TensorFlow calls inside Eigen's is ``gemm_api``, without an
     implementation. Lines of another kind (info, create, the library's own log) are passed over.
@@ -135,7 +135,7 @@ DRIVERS = {"convolution": "conv", "matmul": "matmul", "inner_product": "ip"}
 
 
 def benchdnn(log: str) -> list[str]:
-    """Returns the commands of oneDNN's own test driver that run the primitives of a log, each once.
+    """The commands of oneDNN's own test driver that run the primitives of a log, each once.
 
     They say what the log does: formats, layouts ("any" where the library chose), attributes, sizes;
     the operands are benchdnn's. Of a log in the format of oneDNN 3.3 and later.

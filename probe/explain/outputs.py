@@ -91,31 +91,31 @@ def output_difference(
     both = np.ascontiguousarray(left[common]), np.ascontiguousarray(right[common])
     both = both[0].reshape(left[common].shape), both[1].reshape(left[common].shape)  # no row of one
     apart = np.zeros(both[0].shape, bool)
-    more: dict[str, Any] = {"not_compared": min(map(prod, shapes)) - apart.size}
+    counts: dict[str, Any] = {"not_compared": min(map(prod, shapes)) - apart.size}
     dtype = dtypes[0]
     if dtype in floats.FORMATS:
-        found = ulp.differences(*both, dtype)
-        apart.reshape(-1)[found.index] = True
-        more["nan"] = int((found.ulps == ulp.NAN).sum())
-        more["max_ulp"] = None if more["nan"] else ulp.largest_ulp(found)
-        more["signed_zero"] = ulp.signed_zeros(*both, dtype)
-        values = [floats.widen(side.reshape(-1)[found.index], dtype) for side in both]
+        differences = ulp.differences(*both, dtype)
+        apart.reshape(-1)[differences.index] = True
+        counts["nan"] = int((differences.ulps == ulp.NAN).sum())
+        counts["max_ulp"] = None if counts["nan"] else ulp.largest_ulp(differences)
+        counts["signed_zero"] = ulp.signed_zeros(*both, dtype)
+        values = [floats.widen(side.reshape(-1)[differences.index], dtype) for side in both]
     else:
         apart = np.asarray(both[0] != both[1])
         if both[0].dtype.kind in "fc":  # a NaN equals itself
             apart &= ~((both[0] != both[0]) & (both[1] != both[1]))
-        more["max_ulp"] = None if apart.any() else 0
+        counts["max_ulp"] = None if apart.any() else 0
         numbers = both[0].dtype.kind in "biufc" and dtype != "string"  # of texts these are digests
         kind = complex if both[0].dtype.kind == "c" else float
         values = [side[apart].astype(kind) if numbers else np.zeros(0) for side in both]
     with np.errstate(invalid="ignore", over="ignore"):
         distance = np.abs(values[0] - values[1])
     finite = distance[np.isfinite(distance)]
-    more["max_abs"] = float(finite.max()) if len(finite) else None if apart.any() else 0.0
+    counts["max_abs"] = float(finite.max()) if len(finite) else None if apart.any() else 0.0
     if apart.ndim:
         rows = np.flatnonzero(apart.any(axis=tuple(range(1, apart.ndim)))) + sum(start[:1])
-        more["samples"] = tuple(rows.tolist())
-    return replace(nothing, elements=apart.size, apart=apart, **more)
+        counts["samples"] = tuple(rows.tolist())
+    return replace(nothing, elements=apart.size, apart=apart, **counts)
 
 
 def paired_difference(
@@ -123,8 +123,8 @@ def paired_difference(
 ) -> OutputDifference:
     """Compares elements that stand at different indices: ``left`` with ``right``, one by one.
     ``sizes``: of both outputs whole; what of the smaller one has no partner is not compared."""
-    found = output_difference(left.reshape(-1), right.reshape(-1), (dtype, dtype))
-    return replace(found, samples=(), not_compared=min(sizes) - found.elements)
+    difference = output_difference(left.reshape(-1), right.reshape(-1), (dtype, dtype))
+    return replace(difference, samples=(), not_compared=min(sizes) - difference.elements)
 
 
 def with_window(found: OutputDifference, reads_more: np.ndarray) -> OutputDifference:
@@ -141,12 +141,12 @@ def joined(parts: Sequence[OutputDifference]) -> OutputDifference:
     distances = [part.max_ulp for part in parts]
     absolute = [part.max_abs for part in parts if part.max_abs is not None]
     sums = ("elements", "nan", "signed_zero", "window", "window_apart", "not_compared")
-    more: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in sums}
-    more["max_ulp"] = None if None in distances else max(filter(None, distances), default=0)
-    more["max_abs"] = max(absolute, default=None)
-    more["samples"] = tuple(row for part in parts for row in part.samples)
+    merged: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in sums}
+    merged["max_ulp"] = None if None in distances else max(filter(None, distances), default=0)
+    merged["max_abs"] = max(absolute, default=None)
+    merged["samples"] = tuple(row for part in parts for row in part.samples)
     flat = np.concatenate([part.apart.reshape(-1) for part in parts])
-    return replace(first, apart=flat, **more)
+    return replace(first, apart=flat, **merged)
 
 
 def counts_text(outputs: Iterable[OutputDifference], batch: bool = False) -> str:
@@ -154,30 +154,30 @@ def counts_text(outputs: Iterable[OutputDifference], batch: bool = False) -> str
 
     ``batch``: the first axis are samples, of which those that differ are named.
     """
-    every = list(outputs)
+    compared = list(outputs)
     elements, differing = (
-        sum(getattr(o, name) for o in every) for name in ("elements", "differing")
+        sum(getattr(o, name) for o in compared) for name in ("elements", "differing")
     )
     if not elements:
-        return next((o.why for o in every if o.why), "the outputs have no elements")
+        return next((o.why for o in compared if o.why), "the outputs have no elements")
     parts = [f"{differing:,} of {counted(elements, 'output')} differ{'s' * (differing == 1)}"]
-    if nan := sum(o.nan for o in every):
+    if nan := sum(o.nan for o in compared):
         parts.append(f"{counted(nan, 'number')} against NaN")
-    ulps = [o.max_ulp for o in every if o.differing and o.max_ulp is not None]
+    ulps = [o.max_ulp for o in compared if o.differing and o.max_ulp is not None]
     if ulps and not nan:
         parts.append(f"up to {max(ulps):,} ulp")
-    absolute = [o.max_abs for o in every if o.differing and o.max_abs]
+    absolute = [o.max_abs for o in compared if o.differing and o.max_abs]
     if absolute:
         parts.append(f"by up to {rounded_text(max(absolute))}")
     text = ", ".join(parts)
-    if window := sum(o.window for o in every):
+    if window := sum(o.window for o in compared):
         text += f"; {window:,} read what the other side lacks"
-        text += f" ({sum(o.window_apart for o in every):,} of them differ)" * (differing > 0)
-    rows = sorted({row for o in every for row in o.samples}) if batch else []
+        text += f" ({sum(o.window_apart for o in compared):,} of them differ)" * (differing > 0)
+    rows = sorted({row for o in compared for row in o.samples}) if batch else []
     if rows:
         some = ranges(rows[:SHOWN]) + ", ..." * (len(rows) > SHOWN)
         text += f"; in {counted(len(rows), 'sample')} ({some})"
-    if zeros := sum(o.signed_zero for o in every):
+    if zeros := sum(o.signed_zero for o in compared):
         text += f" ({zeros:,} are zeros of different signs, which count as equal)"
     return text
 
@@ -227,10 +227,10 @@ class Samples:
         """Where a piece's samples are in the batch's output."""
         index = [slice(None)] * self.whole[output].ndim
         for axis in self.sample_axes(output):
-            each = self.pieces[0][output].shape[axis] // self.size  # as several beams of a sample
-            index[axis] = slice(
-                self.starts[number] * each, (self.starts[number] + self.size) * each
-            )
+            # a sample may have several entries, such as its beams
+            entries = self.pieces[0][output].shape[axis] // self.size
+            first = self.starts[number] * entries
+            index[axis] = slice(first, first + self.size * entries)
         return tuple(index)
 
     def beside(self, number: int, output: int) -> tuple[np.ndarray, np.ndarray]:
@@ -283,14 +283,14 @@ class Samples:
                 reads = reads[self.index_of(number, output)]
                 # a last piece may begin with samples of the one before
                 before = max(done - start, 0)
-                each = left.shape[axes[0]] // self.size if axes else 1
+                entries = left.shape[axes[0]] // self.size if axes else 1
                 if axes:
                     sides = (np.moveaxis(array, axes[0], 0) for array in (left, right, reads))
-                    left, right, reads = (array[before * each :] for array in sides)
+                    left, right, reads = (array[before * entries :] for array in sides)
                 part = output_difference(left, right, both)
                 if part.apart.shape == reads.shape:
                     part = with_window(part, reads)
-                rows = {start + before + row // each for row in part.samples}
+                rows = {start + before + row // entries for row in part.samples}
                 if not axes:  # one of no sample: a piece that differs, as the one with the largest
                     parts = [replace(part, samples=())]  # number may give the batch's maximum
                     if part.differing:
@@ -331,29 +331,29 @@ class Decision:
 
 
 def decisions(output: np.ndarray, fixed: np.ndarray, dtype: str) -> Iterator[Decision]:
-    """Yields every kind of decision over outputs (..., channels) of two runs.
+    """Every kind of decision over outputs (..., channels) of two runs.
 
     ``argmax`` and ``top-5`` of the channels of a position, where there are enough, and
     ``threshold``: whether each output is above zero.
     """
-    ours, theirs = (floats.widen(outputs, dtype) for outputs in (output, fixed))
-    largest = np.abs(theirs).max(initial=0.0, where=np.isfinite(theirs))
+    left, right = (floats.widen(outputs, dtype) for outputs in (output, fixed))
+    largest = np.abs(right).max(initial=0.0, where=np.isfinite(right))
     unit = floats.eps(dtype) * max(largest, 1e-300)
 
     def nearest(distances: np.ndarray) -> float | None:
-        known = distances[np.isfinite(distances)]
-        return float(known.min() / unit) if known.size else None
+        finite = distances[np.isfinite(distances)]
+        return float(finite.min() / unit) if finite.size else None
 
     for count, name in ((1, "argmax"), (TOP, f"top-{TOP}")):
-        if ours.shape[-1] <= count:
+        if left.shape[-1] <= count:
             continue
         # which channels are the largest, as a set
-        both = np.argsort(-np.stack([ours, theirs]), axis=-1, kind="stable")[..., :count]
+        both = np.argsort(-np.stack([left, right]), axis=-1, kind="stable")[..., :count]
         first, second = np.sort(both, axis=-1)
         crossed = int((first != second).any(axis=-1).sum())
-        ranked = -np.sort(-theirs, axis=-1)
+        ranked = -np.sort(-right, axis=-1)
         with np.errstate(invalid="ignore"):  # two infinities of one sign
             margin = nearest(ranked[..., count - 1] - ranked[..., count])
-        yield Decision(name, int(np.prod(theirs.shape[:-1])), crossed, margin)
-    crossed = int(((ours > 0) != (theirs > 0)).sum())
-    yield Decision("threshold", theirs.size, crossed, nearest(np.abs(theirs)))
+        yield Decision(name, int(np.prod(right.shape[:-1])), crossed, margin)
+    crossed = int(((left > 0) != (right > 0)).sum())
+    yield Decision("threshold", right.size, crossed, nearest(np.abs(right)))

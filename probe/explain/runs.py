@@ -69,7 +69,7 @@ class ComparedShapes:
         against: Value | None = None,
         padding: object = None,
     ) -> ComparedShapes:
-        """Returns the shapes that ``probe explain`` compares for these words. InputError.
+        """The shapes that ``probe explain`` compares for these words. InputError.
 
         ``vary`` None: the length, of a dense layer the batch. ``at`` None: the case's own. Values
         of the axis ``layout`` are words or their numbers.
@@ -78,12 +78,12 @@ class ComparedShapes:
         at, against = (window.number_of(vary, value) for value in (at, against))
         if at is None and (against is not None or vary == "length"):
             at = window.value_on_axis(case, vary)
-        own = case.in_channels
-        case = window.case_for(case, vary, [own if n is None else n for n in (at, against)])
+        channels = case.in_channels
+        case = window.case_for(case, vary, [channels if n is None else n for n in (at, against)])
         if at is None and against is not None:
             raise InputError("at", None, "the length is not given", "give --at N, or --length N")
-        other = None if padding is None else case.with_(padding=padding).padding
-        shapes = ComparedShapes(case, vary, at, against, other)
+        right_padding = None if padding is None else case.with_(padding=padding).padding
+        shapes = ComparedShapes(case, vary, at, against, right_padding)
         if shapes.left.length is not None:
             require_places(shapes.larger)
         return shapes
@@ -101,8 +101,7 @@ class ComparedShapes:
         return wider.with_(length=length, batch=batch, split=None)
 
     def blocks(self, same_place: bool = False) -> Blocks:
-        """Returns outputs to compare, in blocks of either side: slices over (batch, *positions,
-        filters).
+        """Outputs to compare, in blocks of either side: slices over (batch, *positions, filters).
 
         Those whose windows hold the same values; with ``same_place`` all that both sides have.
         """
@@ -112,7 +111,7 @@ class ComparedShapes:
 
 
 def common(left: Case, right: Case) -> Blocks:
-    """Returns the outputs of the same index that both have, as one block."""
+    """The outputs of the same index that both have, as one block."""
     shapes = left.output_shape(), right.output_shape()
     both = tuple(slice(0, min(sizes)) for sizes in zip(*shapes, strict=True))
     return (both,)
@@ -158,7 +157,7 @@ class CaseRun:
     pooled: Pooled | None = None
 
     def summation(self, place: Sequence[int] | np.ndarray) -> Summation | None:
-        """Returns how the output at (position, filter) is added; None where that is not known."""
+        """How the output at (position, filter) is added; None where that is not known."""
         position, filter_ = place
         if self.orders is None:
             return None
@@ -166,13 +165,13 @@ class CaseRun:
         return self.orders.summations[number] if number >= 0 else None
 
     def mask(self, places: np.ndarray) -> np.ndarray:
-        """Returns where these places (outputs, 2) are among all: bool (positions, filters)."""
+        """Where these places (outputs, 2) are among all: bool (positions, filters)."""
         mask = np.zeros(self.replays.shape, bool)
         mask[tuple(places.T)] = True
         return mask
 
     def named(self) -> dict[str, Any]:
-        """Returns target, length and batch as the JSON output has them, and a layout of its own."""
+        """Target, length and batch as the JSON output has them, and a layout of its own."""
         case = self.case
         names = {"target": self.target.text, "length": case.length, "batch": case.batch}
         return names if case.layout == CONTIGUOUS else names | {"layout": case.layout}
@@ -185,12 +184,12 @@ class CaseRun:
     def reveal(
         self,
         session: AnySession,
-        known: Sequence[Summation] = (),
+        tried: Sequence[Summation] = (),
         wanted: np.ndarray | None = None,
     ) -> CaseRun:
         """Reveals and replays outputs: ``wanted`` (positions, filters), None for all.
 
-        ``known``: summations to try first. One that is wrong at one addition may pass all checks;
+        ``tried``: summations to try first. One that is wrong at one addition may pass all checks;
         the case's own bits tell, and then everything is asked.
         """
         if self.refusal:
@@ -199,72 +198,71 @@ class CaseRun:
             return self._pool(session, wanted)
         try:
             with VOICE.doing(f"revealing orders on {self.target.text}, {self._size}"):
-                orders = reveal(session, self.case, known, wanted, self.operands.zeros)
+                orders = reveal(session, self.case, tried, wanted, self.operands.zeros)
         except Nondeterministic as error:
             return replace(self, refusal="nondeterministic", evidence=str(error))
         except NotASum as error:
             return replace(self, refusal=error.kind, evidence=error.evidence)
         run = self.with_orders(session, orders)
-        if known and ((orders.index >= 0) & ~run.replays).any():
+        if tried and ((orders.index >= 0) & ~run.replays).any():
             return run.reveal(session, (), wanted)
         return run
 
     def _pool(self, session: AnySession, wanted: np.ndarray | None) -> CaseRun:
-        """Returns the run with how a pool comes to its outputs; those that came out again are
-        ``replays``."""
-        own = self.operands
+        """The run with how a pool comes to its outputs; those that came out again replay."""
+        call = self.operands
 
         def ask(x: np.ndarray) -> np.ndarray:
-            return outputs_of_call(session, self.case, (x, own.w, None))
+            return outputs_of_call(session, self.case, (x, call.w, None))
 
         with VOICE.doing(f"replaying pools of {self.target.text}, {self._size}"):
-            pooled = reveal_pooling(self.case, ask, own.x, own.y, own.zeros, wanted)
+            pooled = reveal_pooling(self.case, ask, call.x, call.y, call.zeros, wanted)
         return replace(self, pooled=pooled, replays=pooled.index >= 0, evidence=pooled.words)
 
     def with_orders(self, session: AnySession, orders: Orders) -> CaseRun:
-        """Returns the run with these orders, replayed on its operands."""
-        own = self.operands
-        agreed = (orders.index < 0) & orders.replayed  # windows that read nothing: the output is 0
-        if not own.finite:
-            agreed &= floats.widen(own.y, own.case.dtype) == 0
+        """The run with these orders, replayed on its operands."""
+        call = self.operands
+        replays = (orders.index < 0) & orders.replayed  # windows that read nothing: the output is 0
+        if not call.finite:
+            replays &= floats.widen(call.y, call.case.dtype) == 0
         for number, summation in enumerate(orders.summations):
             positions, filters = np.nonzero(orders.index == number)
             if len(positions):
-                agreed[positions, filters] = own.agrees(summation, positions, filters)
-        run = replace(self, orders=orders, evidence=orders.evidence, replays=agreed)
+                replays[positions, filters] = call.agrees(summation, positions, filters)
+        run = replace(self, orders=orders, evidence=orders.evidence, replays=replays)
         return _with_nonfinite(run, session, orders)
 
 
-def _call(session: AnySession, case: Case, given: Arrays, control: bool) -> tuple[np.ndarray, str]:
-    arrays = {name: array for name, array in zip("xwb", given, strict=True) if array is not None}
+def _call(session: AnySession, case: Case, xwb: Arrays, control: bool) -> tuple[np.ndarray, str]:
+    arrays = {name: array for name, array in zip("xwb", xwb, strict=True) if array is not None}
     request = {"do": "run", "spec": case.spec(), "control": control}
-    header, answered = session.request(request, arrays)
-    return answered["y"], header.get("control", "")
+    header, answer = session.request(request, arrays)
+    return answer["y"], header.get("control", "")
 
 
-def outputs_of_call(session: AnySession, case: Case, given: Arrays | None = None) -> np.ndarray:
-    """Returns the outputs of one call, container, (batch, *positions, filters); ``given`` as of
+def outputs_of_call(session: AnySession, case: Case, arrays: Arrays | None = None) -> np.ndarray:
+    """The outputs of one call, container, (batch, *positions, filters); ``arrays`` as of
     ``run_case``."""
-    return _call(session, case, operands.generate(case) if given is None else given, False)[0]
+    return _call(session, case, operands.generate(case) if arrays is None else arrays, False)[0]
 
 
 def run_case(
     session: AnySession,
     case: Case,
-    given: Arrays | None = None,
+    arrays: Arrays | None = None,
     windows: bool = False,
     zeros: str = "equal",
 ) -> CaseRun:
     """Runs ``case`` (its length set) once, and again for control; reveals no order yet.
 
-    ``given``: x, w and b as container arrays of the case's shapes, instead of its own operands.
+    ``arrays``: x, w and b as container arrays of the case's shapes, instead of its own operands.
     ``windows``: also reads which input every output reads; of sums that are too long to be asked,
     which takes a call for each product, those that the padding implies. ``zeros``: as
     ``ulp.differences``.
     """
-    x, w, b = operands.generate(case) if given is None else given
+    x, w, b = operands.generate(case) if arrays is None else arrays
     y, control = _call(session, case, (x, w, b), True)
-    y, laid, name = y.reshape(-1, case.filters), case, session.target.name
+    y, placed, name = y.reshape(-1, case.filters), case, session.target.name
     # the bits go with the address: at a fixed one, where the target can lay operands so, it may
     # repeat them; what is asked of it then is asked there
     if (
@@ -276,23 +274,23 @@ def run_case(
         pinned = case.with_(layout=PINNED)
         again, repeats = _call(session, pinned, (x, w, b), True)
         if repeats == "equal" and ulp.equal(again.reshape(y.shape), y, case.dtype):
-            laid, control = pinned, "equal"
+            placed, control = pinned, "equal"
     refusal = "" if control == "equal" else "nondeterministic"
-    shown = "the same shape, run again, gives different bits"
-    shown += " if its operands have a different memory address" * (control == ALIGNMENT)
+    evidence = "the same shape, run again, gives different bits"
+    evidence += " if its operands have a different memory address" * (control == ALIGNMENT)
     reads = None
     if windows:
         long = masks.why_not_whole(case.summands)
         reads = as_predicted(case) if long else reveal_windows(SessionOperator(session, case))
     return CaseRun(
         session.target,
-        laid,
+        placed,
         control,
-        ContainerOperands(laid, x, w, b, y, zeros, behind=getattr(session, "behind", None)),
+        ContainerOperands(placed, x, w, b, y, zeros, behind=getattr(session, "behind", None)),
         replays=np.zeros(y.shape, bool),
         reached=np.zeros(y.shape, bool),
         refusal="alignment" if control == ALIGNMENT else refusal,
-        evidence=shown if refusal else "",
+        evidence=evidence if refusal else "",
         windows=reads,
     )
 
@@ -303,25 +301,25 @@ def run_and_reveal(session: AnySession, case: Case) -> CaseRun:
 
 
 def _with_nonfinite(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
-    """Returns a run with what its orders did not give because of infinities or NaN.
+    """A run with what its orders did not give because of infinities or NaN.
 
     An output that an infinity or a NaN gets into without a weight adds 0 times that: it replays if
     it is NaN. Found are ``replays``, ``reach`` and ``reached``.
     """
-    own, dtype = run.operands, run.case.dtype
+    call, dtype = run.operands, run.case.dtype
     # finite operands times a zero weight add nothing, whatever the kernel reads
-    if own.finite:
+    if call.finite:
         return run
-    reach = run.reach or reached_by(session, run.case, own.x, own.w, own.b)
-    some, nan = reach.any, np.isnan(floats.widen(own.y, dtype))
-    alone = np.zeros_like(nan)  # where the windows alone make a NaN
+    reach = run.reach or reached_by(session, run.case, call.x, call.w, call.b)
+    any_reach, nan = reach.any, np.isnan(floats.widen(call.y, dtype))
+    nan_by_windows = np.zeros_like(nan)  # where the windows alone make a NaN
     for number, summation in enumerate(orders.summations):
-        positions, filters = np.nonzero(some & nan & (orders.index == number))
+        positions, filters = np.nonzero(any_reach & nan & (orders.index == number))
         if len(positions):
-            y = own.replay(summation, positions, filters)
-            alone[positions, filters] = np.isnan(floats.widen(y, dtype))
-    reached = some & nan & ~alone
-    replays = np.where(some, nan & orders.replayed, run.replays)
+            y = call.replay(summation, positions, filters)
+            nan_by_windows[positions, filters] = np.isnan(floats.widen(y, dtype))
+    reached = any_reach & nan & ~nan_by_windows
+    replays = np.where(any_reach, nan & orders.replayed, run.replays)
     return replace(run, reach=reach, reached=reached, replays=replays)
 
 
@@ -345,12 +343,12 @@ class Revealer:
         return run.target.text, str(run.case.to_json())
 
     def recall(self, run: CaseRun, session: AnySession) -> CaseRun | None:
-        """Returns a run with the orders kept of its shape, replayed; None if there are none."""
-        known = self._orders.get(self._key(run))
-        if known is None or run.refusal:
+        """A run with the orders kept of its shape, replayed; None if there are none."""
+        orders = self._orders.get(self._key(run))
+        if orders is None or run.refusal:
             return None
-        index, replayed = known.index.copy(), known.replayed.copy()
-        return run.with_orders(session, replace(known, index=index, replayed=replayed))
+        index, replayed = orders.index.copy(), orders.replayed.copy()
+        return run.with_orders(session, replace(orders, index=index, replayed=replayed))
 
     def reveal(
         self, run: CaseRun, session: AnySession, wanted: np.ndarray | None = None
@@ -362,8 +360,8 @@ class Revealer:
         few = wanted is not None and wanted.size <= self.small
         run = run.reveal(session, self.summations, None if few else wanted)
         if run.orders is not None:
-            every = dict.fromkeys([*run.orders.summations, *self.summations])
-            self.summations = list(every)[: self.tried]
+            distinct = dict.fromkeys([*run.orders.summations, *self.summations])
+            self.summations = list(distinct)[: self.tried]
             key = self._key(run)
             self._orders.pop(key, None)
             self._orders[key] = run.orders
@@ -397,13 +395,12 @@ class Finding(ComparedShapes):
         against: Value | None = None,
         padding: object = None,
     ) -> Self:
-        """Returns the finding that ``probe explain`` explains for the same words.
-        InputError."""
+        """The finding that ``probe explain`` explains for the same words. InputError."""
         return cls.drawn_from(ComparedShapes.named(case, vary, at, against, padding))
 
     @classmethod
     def drawn_from(cls, shapes: ComparedShapes) -> Self:
-        """Returns shapes with the case's own operands. InputError: the length is open."""
+        """Shapes with the case's own operands. InputError: the length is open."""
         case, vary, at, against = shapes.case, shapes.vary, shapes.at, shapes.against
         if shapes.left.length is None:
             raise InputError("length", None, "the length is not given", "give --length N")
@@ -425,7 +422,7 @@ class Finding(ComparedShapes):
         return (*shape, *(None if a is None else a.tobytes() for a in (self.x, self.w, self.b)))
 
     def operands(self, side: Case) -> Arrays:
-        """Returns x, w and b of one side: C-contiguous, the prefix of the larger side's."""
+        """The arrays x, w and b of one side: C-contiguous, the prefix of the larger side's."""
         x = self.x[: side.batch]
         if side.spatial_rank:
             x = x[..., : side.length, :]
@@ -434,18 +431,18 @@ class Finding(ComparedShapes):
         return np.ascontiguousarray(x), np.ascontiguousarray(w), b
 
     def reshaped(self, **changes: Any) -> Self:
-        """Returns it with other arguments of the case, or other ``at`` and ``against``.
+        """The same with other arguments of the case, or other ``at`` and ``against``.
 
         The operands are the old ones' prefix where that is enough for the new shapes, else
         generated. Raises InputError where there is no such case.
         """
         at, against = changes.pop("at", self.at), changes.pop("against", self.against)
-        known = self.case.arguments() | changes
+        arguments = self.case.arguments() | changes
         if self.vary == "length" and at is not None:
-            known["length"] = max(at, against or at)
+            arguments["length"] = max(at, against or at)
         if self.vary == "channels" and at is not None:
-            known["in_channels"] = max(at, against or at)
-        case = Case(**known)
+            arguments["in_channels"] = max(at, against or at)
+        case = Case(**arguments)
         largest = ComparedShapes(case, self.vary, at, against, self.padding).larger
         shapes = largest.input_shape(), largest.weight_shape
         x, w = (_prefix(*pair) for pair in zip((self.x, self.w), shapes, strict=True))
@@ -457,7 +454,7 @@ class Finding(ComparedShapes):
         return replace(self, case=case, at=at, against=against, x=x, w=w, b=b, drawn="")
 
     def drawn_as(self, kind: str, seed: int = 0) -> Self:
-        """Returns it with generated operands of that kind (see ``probe.case.operands.KINDS``)."""
+        """The same with generated operands of that kind (see ``probe.case.operands.KINDS``)."""
         x, w, b = operands.generate(self.larger.with_(operands=kind, seed=seed))
         return replace(self, x=x, w=w, b=b, drawn=f"{kind} {seed}")
 
@@ -482,22 +479,22 @@ class Finding(ComparedShapes):
         return text + (f", {self.vary} {at} against {against}" if self.paired else "")
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the shapes, and how many operands are not 0."""
-        shown = self.case.to_json()
+        """The shapes, and how many operands are not 0."""
+        entry = self.case.to_json()
         if self.paired:
             at, against = (
                 window.shown_axis_value(self.vary, value) for value in (self.at, self.against)
             )
-            shown |= {"vary": self.vary, "at": at, "against": against}
+            entry |= {"vary": self.vary, "at": at, "against": against}
         if self.padding is not None:
-            shown["against_padding"] = self.right.padding_text
+            entry["against_padding"] = self.right.padding_text
         counts = {"x": self.x} | ({"w": self.w} if self.case.weighted else {})
         counts |= {} if self.b is None else {"b": self.b}
-        return shown | {"not_zero": {k: int(np.count_nonzero(v)) for k, v in counts.items()}}
+        return entry | {"not_zero": {k: int(np.count_nonzero(v)) for k, v in counts.items()}}
 
 
 def _prefix(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
-    """Returns the array cut to ``shape``; None where it is smaller along an axis."""
+    """The array cut to ``shape``; None where it is smaller along an axis."""
     if len(shape) != array.ndim or any(a < b for a, b in zip(array.shape, shape, strict=True)):
         return None
     return np.ascontiguousarray(array[tuple(slice(0, size) for size in shape)])

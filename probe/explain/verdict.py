@@ -404,11 +404,11 @@ def against_exact_values(comparison: Comparison) -> tuple[int, np.ndarray, bool,
     pool = bool(comparison.left.case.pool)
     count = len(comparison.differing)
     most = POOLED if pool else max(1, JUDGED // summands)
-    some = np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
-    causes = np.array(comparison.cause, object)[some]
+    chosen = np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
+    causes = np.array(comparison.cause, object)[chosen]
     excused = np.array([bool({"precision", "flush"} & set(c.split("+"))) for c in causes])
-    verdicts, far = [], np.zeros(len(some))
-    for side, places in comparison.sides(comparison.differing[some]):
+    verdicts, far = [], np.zeros(len(chosen))
+    for side, places in comparison.sides(comparison.differing[chosen]):
         if pool:
             sums = [exact_output(side, place) for place in places.tolist()]
             if None in sums:
@@ -423,10 +423,11 @@ def against_exact_values(comparison: Comparison) -> tuple[int, np.ndarray, bool,
     wrong = np.stack([(side == BEYOND) & ~excused for side in verdicts])
     open_ = bool((np.stack(verdicts) != WITHIN)[:, ~excused].any())
     seen = wrong.any(axis=0)
-    shown = int(np.argmax(np.where(seen, far + 1, far) if not seen.any() else seen * (far + 1)))
-    same = comparison.pairs.same_window[comparison.differing[some]]
-    sure = seen & same & comparison.proved(comparison.differing[some]) & (causes != "unexplained")
-    return int(some[shown]), np.asarray(wrong.any(axis=1)), open_, len(some), int(sure.sum())
+    worst = int(np.argmax(np.where(seen, far + 1, far) if not seen.any() else seen * (far + 1)))
+    same = comparison.pairs.same_window[comparison.differing[chosen]]
+    sure = seen & same & comparison.proved(comparison.differing[chosen]) & (causes != "unexplained")
+    sides_wrong = np.asarray(wrong.any(axis=1))
+    return int(chosen[worst]), sides_wrong, open_, len(chosen), int(sure.sum())
 
 
 def exact_pair(

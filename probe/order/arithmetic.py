@@ -71,8 +71,7 @@ class Rounder:
         return out
 
     def _suspect(self, total: Doubles) -> bool:
-        """Returns whether some sum is a midpoint, all dropped bits 1000..., or below the normal
-        range."""
+        """Whether some sum is a midpoint, all dropped bits 1000..., or below the normal range."""
         work = self._bits[: total.size].reshape(total.shape)
         np.left_shift(total.view(np.int64), self._shift, out=work)
         if np.minimum.reduce(work, axis=None) == _LOWEST:
@@ -102,15 +101,14 @@ class Rounder:
 
 
 def two_sum(first: Doubles, second: Doubles) -> tuple[Doubles, Doubles]:
-    """Returns the rounded float64 sum and its exact error (Knuth), element by element."""
+    """The rounded float64 sum and its exact error (Knuth), element by element."""
     total = first + second
     other = total - first
     return total, (first - (total - other)) + (second - other)
 
 
 def two_product(first: Doubles, second: Doubles) -> tuple[Doubles, Doubles]:
-    """Returns the rounded float64 product and its exact error (Dekker); no over- or underflow
-    allowed."""
+    """The rounded float64 product and its exact error (Dekker); no over- or underflow allowed."""
     product = first * second
     (high, low), (other_high, other_low) = _split_in_halves(first), _split_in_halves(second)
     error = high * other_high - product
@@ -157,8 +155,7 @@ def exact_total(terms: Sequence[Doubles]) -> tuple[Doubles, Doubles]:
 
 
 def _sum_by_fractions(pairs: list[tuple[float, float]], terms: list[float]) -> tuple[float, float]:
-    """Returns the sum of products and terms rounded once to float64, and the sign of what is
-    left."""
+    """The sum of products and terms rounded once to float64, and the sign of what is left."""
     finite = all(map(math.isfinite, [*terms, *(factor for pair in pairs for factor in pair)]))
     if not finite:
         odd = [value for value in terms if not math.isfinite(value)]
@@ -199,7 +196,7 @@ def fma_float64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
 def sum_of_products(
     factors: Sequence[tuple[Doubles, Doubles]], terms: Sequence[Doubles]
 ) -> Doubles:
-    """Returns the exact sum of float64 products and terms of one shape, rounded once to float64."""
+    """The exact sum of float64 products and terms of one shape, rounded once to float64."""
     parts = list(terms)
     safe = np.ones(np.shape(factors[0][0]), dtype=bool)
     for x, w in factors:
@@ -236,7 +233,7 @@ class Flush:
 
     @property
     def of_products(self) -> bool:
-        """Returns whether products that are rounded before they are added are flushed."""
+        """Whether products that are rounded before they are added are flushed."""
         return self._products is not None
 
     def operands(self, values: Doubles, mask: np.ndarray | None, leaves: Pick) -> None:
@@ -246,7 +243,7 @@ class Flush:
             _zero(values, below & mask[leaves][:, None])
 
     def bias(self, values: Doubles) -> Doubles:
-        """Returns the bias as it is added."""
+        """The bias as it is added."""
         if self._bias:
             _zero(values, np.abs(values) < self._below)
         return values
@@ -284,7 +281,7 @@ class Flush:
 
 
 def _mask(flushed: frozenset[int], leaves: int) -> np.ndarray | None:
-    """Returns which of ``leaves`` leaves are in a set; None if it names none."""
+    """Which of ``leaves`` leaves are in a set; None if it names none."""
     if not flushed:
         return None
     if EVERY in flushed:
@@ -303,8 +300,7 @@ def tiny_doubles(
     rounded: Doubles,
     kind: str | None,
 ) -> np.ndarray:
-    """Returns where the exact sum of products and terms counts as subnormal; ``rounded``: in
-    float64.
+    """Where the exact sum of products and terms counts as subnormal; ``rounded``: in float64.
 
     What rounds to less than the smallest normal number always does; what rounds to that number
     itself is looked at exactly.

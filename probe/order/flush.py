@@ -256,15 +256,17 @@ def _reveal_flushed_sums(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
     results = ask_pieces(masks, _sum_is_flushed, pieces, roots)
     answered = ask_pieces(masks, _sum_is_flushed, pieces, sampled)
     open_ = [
-        trace.triples if len(some) < len(trace.triples) and (some != root[:1]).any() else some[:0]
-        for trace, some, root in zip(traces, answered, results, strict=True)
+        trace.triples
+        if len(sample) < len(trace.triples) and (sample != root[:1]).any()
+        else sample[:0]
+        for trace, sample, root in zip(traces, answered, results, strict=True)
     ]
     nodes = ask_pieces(masks, _sum_is_flushed, pieces, open_)
-    for piece, root, some, every in zip(pieces, results, answered, nodes, strict=True):
-        alike = np.broadcast_to(some[:1], (len(piece.traces.triples), some.shape[1]))
-        whole = some if len(some) == len(alike) else alike
+    for piece, root, sample, full in zip(pieces, results, answered, nodes, strict=True):
+        alike = np.broadcast_to(sample[:1], (len(piece.traces.triples), sample.shape[1]))
+        every_node = sample if len(sample) == len(alike) else alike
         piece.answers["flush root"] = root
-        piece.answers["flush nodes"] = every if len(every) else whole
+        piece.answers["flush nodes"] = full if len(full) else every_node
 
 
 def _sum_is_flushed(masks: Masks, leaves: np.ndarray) -> np.ndarray:

@@ -57,15 +57,15 @@ class Growth:
 
     @classmethod
     def of(cls, read: np.ndarray) -> Growth:
-        """Returns what is known before the first question. ``read``: two leaves or more."""
+        """What is known before the first question. ``read``: two leaves or more."""
         return cls(read, [Branch(read)])
 
     def copy(self) -> Growth:
-        """Returns the same, to be continued apart."""
+        """The same, to be continued apart."""
         return Growth(self.read, list(self.open), [list(some) for some in self.children])
 
     def pairs(self) -> np.ndarray:
-        """Returns what has to be asked next: leaves i and j, int (questions, 2), ascending."""
+        """What has to be asked next: leaves i and j, int (questions, 2), ascending."""
         firsts = [np.full(len(branch.leaves) - 1, branch.leaves[0]) for branch in self.open]
         others = [branch.leaves[1:] for branch in self.open]
         pairs = np.stack([np.concatenate(firsts), np.concatenate(others)], axis=1)
@@ -78,27 +78,27 @@ class Growth:
         branches, self.open = sorted(self.open, key=lambda each: int(each.leaves[0])), []
         begin = 0
         for branch in branches:
-            rest = branch.leaves[1:]
-            mine = np.empty(len(rest))
-            mine[np.argsort(rest, kind="stable")] = survivors[begin : begin + len(rest)]
-            begin += len(rest)
-            self._climb(branch, len(self.read) - mine)
+            others = branch.leaves[1:]
+            answers = np.empty(len(others))
+            answers[np.argsort(others, kind="stable")] = survivors[begin : begin + len(others)]
+            begin += len(others)
+            self._climb(branch, len(self.read) - answers)
 
     def _climb(self, branch: Branch, sizes: np.ndarray) -> None:
         """Adds the path from the branch's first leaf to its root, and queues what hangs on it.
 
         ``sizes``: leaves under the node where the first leaf meets each of the others.
         """
-        first, rest = int(branch.leaves[0]), branch.leaves[1:]
+        first, others = int(branch.leaves[0]), branch.leaves[1:]
         question = f"with p{first} = +M, p{{}} = -M and all other products 1 the output is {{:g}}"
         valid = (sizes >= 2) & (sizes <= len(self.read)) & (sizes == np.rint(sizes))
         if not valid.all():
             bad = int(np.argmin(valid))
-            raise NoTree(question.format(rest[bad], len(self.read) - sizes[bad]))
+            raise NoTree(question.format(others[bad], len(self.read) - sizes[bad]))
         below, current = 1, first
         # from the leaf upwards: leaves that answer one size meet the path in one node
         for size in np.unique(sizes):
-            hanging = rest[sizes == size]
+            hanging = others[sizes == size]
             if branch.total and size == branch.total:  # further children of the node above
                 self._hang(hanging, branch.parent, branch.total, branch)
                 break
@@ -133,7 +133,7 @@ class Growth:
         self.open.append(Branch(leaves, parent, total, start))
 
     def tree(self, bias: int | None = None) -> Tree:
-        """Returns the finished tree; ``bias``: the leaf that is the bias, if one is."""
+        """The finished tree; ``bias``: the leaf that is the bias, if one is."""
         # the root is the node that no other one adds
         above = {~c: n for n, children in enumerate(self.children) for c in children if c < 0}
         root = next(n for n in range(len(self.children)) if n not in above)
@@ -152,7 +152,7 @@ class Growth:
 
 
 def fprev(survivors: Callable[[int, int], float], leaves: int) -> Tree:
-    """Returns the tree of an output that adds so many leaves, one question after the other.
+    """The tree of an output that adds so many leaves, one question after the other.
 
     ``survivors(i, j)``: what comes out where leaf i is +M, leaf j is -M and all others are 1.
     NoTree: the answers fit none.

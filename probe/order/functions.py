@@ -119,7 +119,7 @@ class _Call(Operator):
 
 
 def one_number(y: Any, dtype: str) -> np.ndarray | str:
-    """Returns one result as a container array of one element; or why it is none of ``dtype``."""
+    """One result as a container array of one element; or why it is none of ``dtype``."""
     try:
         if y is None:  # which NumPy makes NaN
             raise TypeError
@@ -138,8 +138,7 @@ def one_number(y: Any, dtype: str) -> np.ndarray | str:
 def case_of_function(
     f: Function, n: int, dtype: str = "float32", products: bool | None = None
 ) -> Case:
-    """Returns the sum, or with two arrays the product, that ``f`` is asked as. InputError: it isn't
-    one.
+    """The sum, or with two arrays the product, that ``f`` is asked as. InputError: it isn't one.
 
     ``f`` is called a few times with plain numbers, so that what it lacks is said at once.
     """
@@ -166,8 +165,7 @@ def case_of_function(
 
 
 def _takes_two(f: Function) -> bool:
-    """Returns whether ``f`` needs two arrays; of what does not say what it needs: whether it takes
-    them."""
+    """Whether ``f`` needs two arrays; of what does not say what it needs: whether it takes them."""
     try:
         needed = [
             parameter
@@ -189,14 +187,14 @@ def _function_name(f: Function) -> str:
 
 
 def exactly_rounded(f: Function, case: Case) -> bool:
-    """Returns whether ``f`` gave the exact sum, rounded once, on all ``SETS`` of operands."""
+    """Whether ``f`` gave the exact sum, rounded once, on all ``SETS`` of operands."""
     n = case.summands
     exact = Summation(Tree.together(n), Rounding(fused=frozenset(range(n))))
     return _gives(f, case, lambda x, w: replay(exact, x, w, case.dtype))
 
 
 def compensated(f: Function, case: Case) -> str:
-    """Returns which compensated sum ``f`` gave on all ``SETS`` of operands, in words; empty: none.
+    """Which compensated sum ``f`` gave on all ``SETS`` of operands, in words; empty: none.
 
     The numbers are added in their order, in their own format or in float64, and what each addition
     loses is kept beside the sum: Kahan (1965) takes it off the next number, Neumaier (1974) adds
@@ -236,7 +234,7 @@ def _neumaier(numbers: np.ndarray) -> Any:
 
 
 def _gives(f: Function, case: Case, formula: Callable[[np.ndarray, np.ndarray], Any]) -> bool:
-    """Returns whether ``f`` gave a formula's bits on all ``SETS`` of operands."""
+    """Whether ``f`` gave a formula's bits on all ``SETS`` of operands."""
     n = case.summands
     form = floats.FORMATS[case.dtype]
     every = [(*each, seed) for each in SETS for seed in range(each[1])]

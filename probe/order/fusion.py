@@ -49,7 +49,7 @@ class FusionOperands:
 
 
 def fusion_operands(dtype: str) -> FusionOperands:
-    """Returns operands whose product needs one bit more than ``dtype`` holds."""
+    """Operands whose product needs one bit more than ``dtype`` holds."""
     p = floats.FORMATS[dtype].precision
     a, b = p - p // 2, p // 2
     return FusionOperands(
@@ -58,8 +58,7 @@ def fusion_operands(dtype: str) -> FusionOperands:
 
 
 def count_fused(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """Returns how many of several products at once come in whole: int32, -1 for an answer that fits
-    none.
+    """How many of several products at once come in whole: int32, -1 for an answer that fits none.
 
     ``leaves`` (calls, filters, 2 m) are m leaves and, behind them, the m leaves that are added
     right before each, -1 in both where there are fewer than m.
@@ -123,7 +122,7 @@ class FusedPairs:
 
     @cached_property
     def traces(self) -> Traces:
-        """Returns the leaves that show what is done to the tree's partial sums."""
+        """The leaves that show what is done to the tree's partial sums."""
         return Traces(self.tree, self.bias)
 
     def _path_to_partner(self, node: int, child: int, used: set[int]) -> list[int] | None:
@@ -178,8 +177,7 @@ class Traces:
 
     @property
     def biased(self) -> np.ndarray:
-        """Returns the bias with a product that it is added to: one row, none where there is no
-        such."""
+        """The bias with a product that it is added to: one row, none where there is no such."""
         tree = self.tree
         if BIAS not in tree.leaves or not tree.nodes:
             return np.zeros((0, 2), int)
@@ -188,14 +186,14 @@ class Traces:
 
     @property
     def every_node(self) -> np.ndarray:
-        """Returns (p, q, r) of all nodes, the root last and without r; none of a tree of a leaf."""
+        """(p, q, r) of all nodes, the root last and without r; none of a tree of a leaf."""
         if not self.tree.nodes:
             return np.zeros((0, 3), int)
         return np.concatenate([self.triples, np.append(self.ends[0], -1)[None]])
 
     @property
     def any_leaf(self) -> np.ndarray:
-        """Returns a leaf that is a product: one row, none where there is the bias alone."""
+        """A leaf that is a product: one row, none where there is the bias alone."""
         leaves = [leaf for leaf in self.tree.leaves if leaf != BIAS]
         return np.array(leaves[:1], int).reshape(-1, 1)
 
@@ -232,17 +230,16 @@ class FusionPiece:
 
     @property
     def traces(self) -> Traces:
-        """Returns those of the tree, which pieces of one tree share."""
+        """Those of the tree, which pieces of one tree share."""
         return self.pairs.traces
 
     def mixed(self, part: Part) -> bool:
-        """Returns whether some position fuses some of a part's leaves and not others."""
+        """Whether some position fuses some of a part's leaves and not others."""
         pairs, counts = part
         return len(pairs) > 1 and (self.alone or not np.isin(counts, (0, len(pairs))).all())
 
     def smaller(self, part: Part) -> list[list[Pair]]:
-        """Returns what is asked of a mixed part: its first half, the rest follows; or each pair by
-        itself.
+        """What is asked of a mixed part: its first half, the rest follows; or each pair by itself.
 
         Halves take a call after the other; pairs are spread over the filters, which may be quicker.
         """
@@ -261,14 +258,14 @@ class FusionPiece:
                 parts.append(part)
                 continue
             pairs, counts = part
-            answered = [(some, next(answers)) for some in self.smaller(part)]
+            answered = [(smaller, next(answers)) for smaller in self.smaller(part)]
             if len(answered) > 1:
                 parts += answered
                 continue
             half, first = answered[0]
-            rest, left = pairs[len(half) :], counts - first
-            if ((first >= 0) & (left >= 0) & (left <= len(rest))).all():
-                parts += [(half, first), (rest, left)]
+            second_half, left = pairs[len(half) :], counts - first
+            if ((first >= 0) & (left >= 0) & (left <= len(second_half))).all():
+                parts += [(half, first), (second_half, left)]
             else:  # counts that fit neither half: pair by pair
                 parts.append((pairs, np.full_like(counts, -1)))
         self.parts = parts
@@ -291,7 +288,7 @@ def ask_pieces(
     pieces: Sequence[FusionPiece],
     leaves: Iterable[np.ndarray],
 ) -> list[np.ndarray]:
-    """Returns each piece's answers about its rows of ``leaves``, as ``masks.ask`` gives them."""
+    """Each piece's answers about its rows of ``leaves``, as ``masks.ask`` gives them."""
     outputs = ((piece.found.filters, piece.found.positions) for piece in pieces)
     return ask(
         masks, question, [MaskRows(*o, rows) for o, rows in zip(outputs, leaves, strict=True)]
@@ -308,8 +305,7 @@ def pairs_in_rows(sets: list[list[Pair]], most: int) -> np.ndarray:
 
 
 def operand_format(masks: Masks, piece: FusionPiece, column: int) -> str | None:
-    """Returns the format that operands are rounded to before they are multiplied, None: left as
-    they are.
+    """The format that operands are rounded to before they are multiplied, None: left as they are.
 
     Weights of more and more fraction bits tell: 1 + 2^-bits beside a partner of -1 leaves 2^-bits
     as long as the operand keeps that bit.

@@ -44,7 +44,7 @@ class MaskedOperator(Protocol):
     def run(
         self, x: float, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
     ) -> np.ndarray:
-        """Returns outputs as float64 or float32, shape (calls, positions, filters), exact.
+        """Outputs as float64 or float32, shape (calls, positions, filters), exact.
 
         ``x`` is the value of every input element; ``template`` has shape (summands + bias,), the
         weights that every filter starts from; ``leaves`` (calls, filters, m) names the leaves
@@ -65,8 +65,8 @@ class Scale:
 
     @classmethod
     def of(cls, dtype: str) -> Scale:
-        """Returns the dtype's own masks: units of 1, or the smallest subnormal where 1 is too near
-        to ``big`` (see ``floats.FORMATS``)."""
+        """The dtype's own masks: units of 1, or the smallest subnormal where 1 is too near to
+        ``big`` (see ``floats.FORMATS``)."""
         form = floats.FORMATS[dtype]
         unit = 1.0 if form.big > 2 * form.precision else 2.0**form.low
         return cls(unit, 2.0**form.big, 2 ** (form.precision - 1))
@@ -112,7 +112,7 @@ class Masks:
         return self.operator.each(weights)
 
     def plain(self, x: float, template: np.ndarray) -> np.ndarray:
-        """Returns the outputs, (positions, filters), of one call that sets no weight apart."""
+        """The outputs, (positions, filters), of one call that sets no weight apart."""
         none = np.full((1, self.operator.filters, 1), -1)
         return self.run(none, [0.0], x, template)[0]
 
@@ -130,7 +130,7 @@ class Masks:
         return total if self.scale.unit == 1 else total / self.scale.unit
 
     def summands(self) -> np.ndarray:
-        """Returns how many leaves every output adds: (positions, filters). Asked once."""
+        """How many leaves every output adds: (positions, filters). Asked once."""
         if self._counts is None:
             self._counts = self._of_units(np.full((1, self.operator.filters, 1), -1), [0.0])[0]
         return self._counts
@@ -152,7 +152,7 @@ class Masks:
         return True
 
     def survivors(self, leaves: np.ndarray) -> np.ndarray:
-        """Returns the question about the order: units that survive, (calls, positions, filters).
+        """The question about the order: units that survive, (calls, positions, filters).
 
         ``leaves`` (calls, filters, 2) are the pairs (i, j), -1 where a filter has nothing to ask.
         """
@@ -182,7 +182,7 @@ class MaskPart:
     filters: np.ndarray
 
     def table(self, answers: np.ndarray) -> np.ndarray:
-        """Returns the answers to these questions: (stop - start, positions)."""
+        """The answers to these questions: (stop - start, positions)."""
         return answers[self.calls, :, self.filters]
 
 
@@ -226,16 +226,17 @@ class MaskRows:
 
 
 def ask(masks: Masks, question: MaskQuestion, wanted: Sequence[MaskRows]) -> list[np.ndarray]:
-    """Returns the answers to each of ``wanted``, int32 (questions, positions); equal ones share a
-    call.
+    """The answers to each of ``wanted``, int32 (questions, positions); equal ones share a call.
 
     ``question(masks, leaves)`` answers (calls, positions, filters) for leaves (calls, filters, m).
     """
-    if not any(len(some.rows) for some in wanted):  # speed alone: half of a short sum's questions
-        return [np.zeros((0, len(some.positions)), np.int32) for some in wanted]
+    if not any(
+        len(outputs.rows) for outputs in wanted
+    ):  # speed alone: half of a short sum's questions
+        return [np.zeros((0, len(outputs.positions)), np.int32) for outputs in wanted]
     alike: dict[bytes, list[int]] = {}
-    for number, some in enumerate(wanted):
-        alike.setdefault(some.filters.tobytes(), []).append(number)
+    for number, outputs in enumerate(wanted):
+        alike.setdefault(outputs.filters.tobytes(), []).append(number)
     queues: list[np.ndarray] = []
     places: list[tuple[int, np.ndarray]] = []
     for members in alike.values():
@@ -255,7 +256,7 @@ def ask(masks: Masks, question: MaskQuestion, wanted: Sequence[MaskRows]) -> lis
 
 
 def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rows, each once and in order, and where each of the given ones stands there."""
+    """The rows, each once and in order, and where each of the given ones stands there."""
     if len(rows) < 2:
         return rows, np.zeros(len(rows), int)
     # np.unique(axis=0) makes a type of so many fields first, which takes longer than a short sum's
@@ -272,7 +273,7 @@ def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def edit_offsets(counts: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Returns where the edits of each call of a ``masks`` request start, and the last ones end."""
+    """Where the edits of each call of a ``masks`` request start, and the last ones end."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
@@ -335,7 +336,7 @@ class SessionOperator:
     def _in_weights(
         self, x: np.ndarray, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
     ) -> tuple[str, dict[str, np.ndarray]]:
-        """Returns the arrays of a ``masks`` request that edits the weights, and the bias."""
+        """The arrays of a ``masks`` request that edits the weights, and the bias."""
         # in the weights of a case the filters of one leaf are neighbours
         weights = np.repeat(template[: self.summands], self.filters)
         arrays = {
@@ -352,7 +353,7 @@ class SessionOperator:
     def _edits(
         self, prefix: str, which: np.ndarray, values: np.ndarray, base: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Returns the chosen leaves as edits of each call; ``base``: their places in filter 0.
+        """The chosen leaves as edits of each call; ``base``: their places in filter 0.
 
         ``values``: one for each slot, or an array of the shape of ``which``.
         """
@@ -366,7 +367,7 @@ class SessionOperator:
     def _in_input(
         self, x: np.ndarray, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
     ) -> tuple[str, dict[str, np.ndarray]]:
-        """Returns the arrays of a ``masks`` request that edits the input: one filter, weights of 1.
+        """The arrays of a ``masks`` request that edits the input: one filter, weights of 1.
 
         Every row of the input gets the same masks, since no two outputs of a sum share an element.
         """
@@ -388,7 +389,7 @@ class SessionOperator:
         return floats.round_to(np.asarray(values, np.float64), self.dtype)
 
     def apply(self, x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray:
-        """Returns the library's outputs for container operands: container, (positions, filters).
+        """The library's outputs for container operands: container, (positions, filters).
 
         A sum's weights, where they aren't 1, are multiplied into its input and rounded.
         """
@@ -407,7 +408,7 @@ LONGEST, SECONDS, POWER = 1 << 17, 32 / 100_000**1.3, 1.3
 
 
 def why_not_whole(products: int) -> str:
-    """Returns why the order of a sum of so many products is not asked; empty if it is."""
+    """Why the order of a sum of so many products is not asked; empty if it is."""
     if products <= LONGEST:
         return ""
     took = span(SECONDS * products**POWER)

@@ -139,7 +139,7 @@ class ContainerOperands:
     def replay(
         self, summation: Summation, positions: np.ndarray, filters: np.ndarray
     ) -> np.ndarray:
-        """Returns outputs of the named (position, filter) pairs, container, by this summation.
+        """Outputs of the named (position, filter) pairs, container, by this summation.
 
         Over their windows alone: an infinite weight that meets padding adds nothing.
         """
@@ -160,7 +160,7 @@ class ContainerOperands:
 
 
 def _pick_columns(arrays: Sequence[np.ndarray], columns: np.ndarray) -> Picked:
-    """Returns these columns of every array, one array after the other."""
+    """These columns of every array, one array after the other."""
     distinct, which = np.unique(columns, return_inverse=True)
     starts = np.arange(len(arrays))[:, None] * len(distinct)
     rows = np.concatenate([array[:, distinct] for array in arrays], axis=1)
@@ -186,7 +186,7 @@ def _replay_sets(
     positions: np.ndarray,
     filters: np.ndarray,
 ) -> np.ndarray:
-    """Returns outputs of the named pairs on operands of one shape: container, (sets, pairs).
+    """Outputs of the named pairs on operands of one shape: container, (sets, pairs).
 
     All sets are replayed at once: NumPy's calls for each node of a long chain cost more than the
     outputs that they work on.
@@ -221,13 +221,13 @@ def _replay_sets(
 def reveal(
     session: AnySession,
     case: Summed,
-    known: Sequence[Summation] = (),
+    tried: Sequence[Summation] = (),
     wanted: np.ndarray | None = None,
     zeros: str = "equal",
 ) -> Orders:
     """Reveals how every output of ``case`` (its length set) is added on ``session``.
 
-    ``known``: summations of other lengths, tried by replay before any question is asked.
+    ``tried``: summations of other lengths, tried by replay before any question is asked.
     ``wanted``: bool (positions, filters), the outputs to reveal; None for all. ``zeros``
     ``"differ"``: the sign of a sum of zeros is asked too.
     Nondeterministic: the same call differed. NotASum: the operator is not linear; NotAsked: its
@@ -240,7 +240,7 @@ def reveal(
         raise NotAsked(why)
     started = time.perf_counter()
     work = _OpenOutputs(SessionOperator(session, case), wanted, zeros == "differ")
-    for summation in known if case.summands > SHORT else ():
+    for summation in tried if case.summands > SHORT else ():
         work.settle(summation, work.open)
     while work.open.any():
         work.reveal_next()
@@ -261,7 +261,7 @@ def reveal(
 
 
 def check_sets(summands: int) -> list[str]:
-    """Returns the kinds of fresh operands an order has to replay on: short sums agree more by luck.
+    """The kinds of fresh operands an order has to replay on: short sums agree more by luck.
 
     ``cancel`` shows nearly every other order; ``normal`` a product that is fused among many that
     aren't, which drowns beside a pair that is about to cancel.
@@ -323,7 +323,7 @@ class _OpenOutputs:
         self._count_summands()
 
     def _fresh(self, kind: str, seed: int, top: int | None = None) -> ContainerOperands:
-        """Returns operands that the reveal did not use; ``top``: binade of the largest product."""
+        """Operands that the reveal did not use; ``top``: binade of the largest product."""
         case = self.case.drawn(kind, 0xC4EC + seed)
         x, w, b = (
             None if a is None else floats.to_container(a, case.dtype) for a in case.operands()
@@ -396,10 +396,13 @@ class _OpenOutputs:
             if len(differences.index):
                 raise NotASum(self._example(name, differences))
 
-    def _example(self, what: str, found: ulp.Differences) -> str:
-        place = np.unravel_index(int(found.index[0]), self.case.output_shape())
+    def _example(self, what: str, differences: ulp.Differences) -> str:
+        place = np.unravel_index(int(differences.index[0]), self.case.output_shape())
         name = f"out[{', '.join(str(int(i)) for i in place)}]"
-        sides = [floats.bits_text(int(b[0]), self.case.dtype) for b in (found.bits_a, found.bits_b)]
+        sides = [
+            floats.bits_text(int(b[0]), self.case.dtype)
+            for b in (differences.bits_a, differences.bits_b)
+        ]
         return f"{name}={sides[0]}, and {what} gives {sides[1]}"
 
     def _count_summands(self) -> None:
@@ -588,7 +591,7 @@ class _OpenOutputs:
 
 
 def _in_short_formats(values: np.ndarray) -> list[np.ndarray]:
-    """Returns float64 values as they are, and as short formats have them, rounded or cut."""
+    """Float64 values as they are, and as short formats have them, rounded or cut."""
     versions = [values]
     versions += [floats.nearest(values, form) for form in ("bfloat16", "tf32", "float16")]
     for form in ("bfloat16", "tf32"):
@@ -599,7 +602,7 @@ def _in_short_formats(values: np.ndarray) -> list[np.ndarray]:
 
 
 def _outputs_of_piece(piece: RefusedOutputs | Revealed, wanted: np.ndarray) -> np.ndarray:
-    """Returns the piece's outputs as a mask, within ``wanted``."""
+    """The piece's outputs as a mask, within ``wanted``."""
     mask = np.zeros_like(wanted)
     mask[np.ix_(piece.positions, piece.filters)] = True
     return mask & wanted
@@ -608,7 +611,7 @@ def _outputs_of_piece(piece: RefusedOutputs | Revealed, wanted: np.ndarray) -> n
 def _scaled(
     x: np.ndarray, w: np.ndarray, b: np.ndarray | None, case: Summed, top: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Returns operands times powers of two, so that the largest product is in the binade ``top``.
+    """Operands times powers of two, so that the largest product is in the binade ``top``.
 
     The seed says which become large or small: the input, the weights, or both.
     """

@@ -72,7 +72,7 @@ def replay(
     dtype: str,
     bias: np.ndarray | float | None = None,
 ) -> np.ndarray:
-    """Returns the outputs, a container array of shape (outputs,), that this summation gives.
+    """The outputs, a container array of shape (outputs,), that this summation gives.
 
     ``x``: container array (leaves, outputs), row k what leaf k meets; views that repeat elements
     are fine and rows of absent leaves are never read. ``w``: the same shape or (leaves, 1).
@@ -140,8 +140,7 @@ class _NodeRows:
 def _plan(
     tree: Tree, exact: frozenset[int], *sets: frozenset[int]
 ) -> tuple[tuple[np.ndarray, tuple[_NodeRows, ...]], ...]:
-    """Returns the levels in order of evaluation: nodes in the order of their rows, and their
-    groups.
+    """The levels in order of evaluation: nodes in the order of their rows, and their groups.
 
     A node's row in its level is where the next level reads it. ``exact``: leaves whose product
     enters exactly; ``sets``: nodes that are rounded to the dtype too, flushed, and shortened.
@@ -183,8 +182,7 @@ def _child_kind(child: int, exact: frozenset[int]) -> str:
 def _rows_of_operands(
     side: tuple[int, ...], exact: frozenset[int], row_of: dict[int, int]
 ) -> tuple[_OperandRows, ...]:
-    """Returns where one child of every node of a group is read; ``row_of`` gives the rows of
-    nodes."""
+    """Where one child of every node of a group is read; ``row_of`` gives the rows of nodes."""
     kinds: dict[str, tuple[list[int], list[int]]] = {}
     for row, child in enumerate(side):
         rows, sources = kinds.setdefault(_child_kind(child, exact), ([], []))
@@ -225,7 +223,7 @@ class _Given:
             self.values = self._widened(slice(None), slice(None), np.empty(self.array.shape))
 
     def read(self, leaves: Pick, block: slice, out: Doubles) -> Doubles:
-        """Returns what these leaves multiply: float64 (leaves, outputs) in ``out``, or (leaves, 1)
+        """What these leaves multiply: float64 (leaves, outputs) in ``out``, or (leaves, 1)
         elsewhere where all outputs have the same."""
         if self.values is None:
             return self._widened(leaves, block, out)
@@ -244,8 +242,7 @@ class _Given:
 
 
 def starts(tree: Tree, fused: Iterable[int]) -> frozenset[int]:
-    """Returns the products that sums start with: of nodes without inner children, one that is not
-    fused."""
+    """The products that sums start with: of nodes without inner children, one that is not fused."""
     if not tree.nodes:
         return frozenset(tree.leaves) - {BIAS}
     leaves = set()
@@ -322,7 +319,7 @@ class _Evaluation:
             raise InputError("nodes", form, why, "widen it")
 
     def _innocuous(self) -> bool:
-        """Returns whether sums without exact products may be rounded to float64 first.
+        """Whether sums without exact products may be rounded to float64 first.
 
         They may where every term is on the grid of the partial sums and float64 has twice its
         precision and two bits more (Figueroa, "When is double rounding innocuous?", 1995).
@@ -333,7 +330,7 @@ class _Evaluation:
         return narrow and 2 * precision + 2 <= floats.FORMATS["float64"].precision
 
     def outputs(self, record: Record | None = None) -> np.ndarray:
-        """Returns all outputs, container."""
+        """All outputs, container."""
         count = self.x.shape[1]
         out = np.empty(count, dtype=floats.container_of_format(self.dtype))
         with np.errstate(all="ignore"):
@@ -343,7 +340,7 @@ class _Evaluation:
         return out
 
     def _block(self, block: slice, record: Record | None) -> Doubles:
-        """Returns the last sums of a block of outputs, level by level."""
+        """The last sums of a block of outputs, level by level."""
         size = block.stop - block.start
         before = self._rows(0, 1, size)
         if not self.plan:
@@ -476,7 +473,7 @@ class _Evaluation:
             self.flush.whole(out, part.sources)
 
     def _factors(self, part: _OperandRows, block: slice, out: Doubles) -> tuple[Doubles, Doubles]:
-        """Returns what the leaves of a part multiply; the inputs are in ``out``."""
+        """What the leaves of a part multiply; the inputs are in ``out``."""
         x = self.x.read(part.sources, block, out)
         space = self._rows(4, part.count, block.stop - block.start)
         return x, self.w.read(part.sources, block, space)

@@ -168,10 +168,10 @@ def _teams(
     picks = [(0, 1), (0, 2), (0, 4), (0, n // 2)]  # speed alone
     picks += [(n // 2, n - 1), (n // 3, 2 * n // 3)]  # speed alone
     pairs = list(dict.fromkeys(p for p in picks if p[0] < p[1] < n))[:SIGNATURE_PAIRS]
-    ask = np.full((len(pairs), masks.operator.filters, 2), -1)
+    leaves_set = np.full((len(pairs), masks.operator.filters, 2), -1)
     for row, (i, j) in enumerate(pairs):
-        ask[row, active] = widest[i], widest[j]
-    survivors = masks.survivors(ask)[:, positions[:, None], active]
+        leaves_set[row, active] = widest[i], widest[j]
+    survivors = masks.survivors(leaves_set)[:, positions[:, None], active]
     answers = np.nan_to_num(survivors, nan=-1, posinf=-2, neginf=-3)
     # answers where a position does not read both leaves are only +-M; signs tell nothing
     signature = np.clip(answers, -4, None).reshape(-1, len(active))  # speed alone
@@ -449,7 +449,7 @@ class _Guess:  # speed alone
         return sizes
 
     def branch(self, leaves: np.ndarray, start: int, depth: int) -> Nodes:
-        """Returns nodes of a branch of ``leaves``, ascending; ``start``: which of them is asked."""
+        """Nodes of a branch of ``leaves``, ascending; ``start``: which of them is asked."""
         if len(leaves) < 3:
             return [(0, 1)] if len(leaves) == 2 else []
         if depth > DEEP:
@@ -467,7 +467,7 @@ class _Guess:  # speed alone
         return nodes
 
     def _grow(self, leaves: np.ndarray, at: int, row: np.ndarray, start: int, depth: int) -> Nodes:
-        """Returns the path from leaf ``at`` to the branch's root, and what hangs on it."""
+        """The path from leaf ``at`` to the branch's root, and what hangs on it."""
         ranks = np.delete(np.arange(len(leaves)), at)
         order = np.argsort(row, kind="stable")
         sizes, first = np.unique(row[order], return_index=True)
@@ -509,7 +509,7 @@ class LeafAnswers:  # speed alone
         self.found = np.full(len(others), np.nan)
 
     def sizes(self) -> np.ndarray:
-        """Returns the answers, float (others,). Lost: they follow no steps."""
+        """The answers, float (others,). Lost: they follow no steps."""
         if len(self.others) <= FEW:
             self._ask(np.arange(len(self.others)))
             return self.found
@@ -534,7 +534,7 @@ class LeafAnswers:  # speed alone
             self.found[places] = self.guess.sizes(self.first, self.others[places])
 
     def _step(self) -> int:
-        """Returns the number of interleaved lanes: after so many leaves the pattern repeats."""
+        """The number of interleaved lanes: after so many leaves the pattern repeats."""
         count, step, costs = len(self.others), 0, {0: float(len(self.others))}
         for window in WINDOWS:
             if 2 * window > count:
@@ -559,8 +559,7 @@ class LeafAnswers:  # speed alone
         return 1
 
     def _gaps(self, line: np.ndarray) -> list[np.ndarray]:
-        """Returns what is not known of a line of places, each gap with the known places on both
-        sides."""
+        """What is not known of a line of places, each gap with the known places on both sides."""
         known = np.flatnonzero(~np.isnan(self.found[line]))
         return [line[a : b + 1] for a, b in itertools.pairwise(known) if b - a > 1]
 

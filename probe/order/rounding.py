@@ -39,7 +39,7 @@ class Revealed:
 def reveal_roundings(
     masks: Masks, found: list[RevealedTree], alone: bool = False
 ) -> list[Revealed]:
-    """Returns the rounding of every tree that was found, apart for positions that differ in it.
+    """The rounding of every tree that was found, apart for positions that differ in it.
 
     ``alone``: every leaf is asked by itself, and every node: a call for each of them.
     """
@@ -89,7 +89,7 @@ def reveal_roundings(
 
 
 def _fusion_pieces(masks: Masks, found: list[RevealedTree], alone: bool) -> list[FusionPiece]:
-    """Returns the trees that were found, with the answers about their products."""
+    """The trees that were found, with the answers about their products."""
     bias = masks.operator.summands if masks.operator.bias else -1
     most = fusion_operands(masks.operator.dtype).most
     pairs = {piece.tree: FusedPairs(piece.tree, bias, most) for piece in found}
@@ -113,7 +113,7 @@ def _fusion_pieces(masks: Masks, found: list[RevealedTree], alone: bool) -> list
 
 
 def _by_filter(masks: Masks, revealed: RevealedTree, pairs: FusedPairs) -> list[RevealedTree]:
-    """Returns the tree, split where filters that share it fuse or flush differently.
+    """The tree, split where filters that share it fuse or flush differently.
 
     What is asked later is dealt to the filters of a piece as if they were one.
     """
@@ -139,15 +139,15 @@ def _by_filter(masks: Masks, revealed: RevealedTree, pairs: FusedPairs) -> list[
 def _count_fused_pairs(
     masks: Masks, pieces: list[FusionPiece], sets: list[list[list[Pair]]]
 ) -> list[np.ndarray]:
-    """Returns how many are fused of each set of pairs of every piece."""
+    """How many are fused of each set of pairs of every piece."""
     most = max((len(pairs) for some in sets for pairs in some), default=1)
     rows = [fusion.pairs_in_rows(some, most) for some in sets]
     return ask_pieces(masks, fusion.count_fused, pieces, rows)
 
 
 def signs_of_zero(masks: Masks) -> np.ndarray:
-    """Returns where two questions about how a sum starts give a negative output: int8 (2,
-    positions, filters). Asked once, and only where zeros of different signs count as differences.
+    """Where two questions about how a sum starts give a negative output: int8 (2, positions,
+    filters). Asked once, and only where zeros of different signs count as differences.
 
     Sums that start from +0, or add zeros elsewhere, give +0 where all products are -0. With all
     products -0, is the output -0? It is, where nothing is added to them. And with all products
@@ -169,7 +169,7 @@ def signs_of_zero(masks: Masks) -> np.ndarray:
 
 
 def start_of_answers(answers: np.ndarray) -> str:
-    """Returns what the two answers of an output stand for."""
+    """What the two answers of an output stand for."""
     return ZERO_KEPT if answers[0] else ZERO_FUSED if answers[1] else ZERO_ADDED
 
 
@@ -187,7 +187,7 @@ def kept_wider(masks: Masks, leaves: np.ndarray) -> np.ndarray:
 
 
 def _rounding(masks: Masks, piece: FusionPiece, column: int) -> Rounding:
-    """Returns the rounding that one position's answers stand for."""
+    """The rounding that one position's answers stand for."""
     dtype = masks.operator.dtype
     fused, strange = piece.fused(column)
     rounding = Rounding(
@@ -214,7 +214,7 @@ def _kept_wider(rounding: Rounding, piece: FusionPiece, dtype: str) -> Rounding:
 
 
 def _rounded_nodes(piece: FusionPiece, column: int) -> frozenset[int]:
-    """Returns the nodes that are rounded to the dtype, if partial sums are wider."""
+    """The nodes that are rounded to the dtype, if partial sums are wider."""
     answers = piece.answers.get("triples")
     if answers is None or not len(answers):
         return frozenset()

@@ -53,17 +53,17 @@ class Fact:
 
 
 def _numbers_field(key: str, **more: Any) -> Any:
-    """Returns a field that is a set of leaves or nodes; an empty one is the default."""
+    """A field that is a set of leaves or nodes; an empty one is the default."""
     return field(default=frozenset(), metadata={"fact": Fact(key, **more)})
 
 
 def _format_field(key: str, **more: Any) -> Any:
-    """Returns a field that is the name of a format; None is the default."""
+    """A field that is the name of a format; None is the default."""
     return field(default=None, metadata={"fact": Fact(key, **more)})
 
 
 def _flushed_field(key: str, leaves: bool) -> Any:
-    """Returns a field that is a set of what becomes zero where it is subnormal."""
+    """A field that is a set of what becomes zero where it is subnormal."""
     return _numbers_field(key, rare=True, quiet=True, leaves=leaves, cause="flush")
 
 
@@ -140,7 +140,7 @@ class Rounding:
         return cls(frozenset(fused), accumulator_format=accumulator_format)
 
     def facts(self) -> Iterator[tuple[str, Fact, Any]]:
-        """Yields the fields with what is known of them: (name, fact, value)."""
+        """The fields with what is known of them: (name, fact, value)."""
         for each in fields(self):
             yield each.name, each.metadata["fact"], getattr(self, each.name)
 
@@ -154,7 +154,7 @@ class Rounding:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Rounding:
-        """Returns the inverse of ``to_json``. ValueError: it has a key that is not known."""
+        """The inverse of ``to_json``. ValueError: it has a key that is not known."""
         names = {fact.key: (name, default) for name, fact, default in cls().facts()}
         if unknown := set(given) - set(names):
             raise ValueError(f"rounding={sorted(unknown)}: unknown; known are {sorted(names)}")
@@ -175,15 +175,15 @@ class Rounding:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def formats(self) -> dict[str, str | None]:
-        """Returns the fields that name a format, by their keys."""
+        """The fields that name a format, by their keys."""
         return {f.key: v for _, f, v in self.facts() if not isinstance(v, frozenset)}
 
     def sets(self) -> dict[str, frozenset[int]]:
-        """Returns the fields that are sets of leaves or nodes, by their keys."""
+        """The fields that are sets of leaves or nodes, by their keys."""
         return {f.key: v for _, f, v in self.facts() if isinstance(v, frozenset)}
 
     def rare(self) -> Row:
-        """Returns the rare fields, by their keys, as answers show them."""
+        """The rare fields, by their keys, as answers show them."""
         return {
             fact.key: _set_as_json(value)
             for _, fact, value in self.facts()
@@ -192,12 +192,12 @@ class Rounding:
 
     @property
     def by_node(self) -> bool:
-        """Returns whether some nodes round or flush differently, so that their numbers matter."""
+        """Whether some nodes round or flush differently, so that their numbers matter."""
         return bool(self.rounded | self.shortened | (self.flushed_sums - {EVERY}))
 
     @property
     def flushes(self) -> bool:
-        """Returns whether anything subnormal becomes zero."""
+        """Whether anything subnormal becomes zero."""
         return any(value for _, fact, value in self.facts() if fact.cause == "flush")
 
 
@@ -220,7 +220,7 @@ class Summation(NamedTuple):
         }
 
     def order_row(self) -> Row:
-        """Returns the row of the store's table ``orders``."""
+        """The row of the store's table ``orders``."""
         return {
             "order_id": self.tree.id,
             "tree": self.tree.text,
@@ -230,8 +230,7 @@ class Summation(NamedTuple):
         }
 
     def rounding_row(self) -> Row:
-        """Returns the row of ``roundings``; its style is told over the tree that it was found
-        with."""
+        """The row of ``roundings``; its style is told over the tree that it was found with."""
         fused = np.zeros(
             max([leaf for leaf in self.tree.leaves if leaf < BIAS], default=0) + 1, bool
         )
@@ -267,7 +266,7 @@ class Summation(NamedTuple):
         return self.style if self.style != "some" else _numbers_text(sorted(self.rounding.fused))
 
     def text(self, dtype: str, listed: Callable[[Sequence[int]], str] | None = None) -> list[str]:
-        """Returns where it rounds, in phrases. ``listed`` writes the numbers of products."""
+        """Where it rounds, in phrases. ``listed`` writes the numbers of products."""
         leaves = sorted(leaf for leaf in self.rounding.fused if leaf != BIAS)
         if not self.tree.nodes:
             first = "one product, added to nothing, rounded once"
@@ -281,8 +280,7 @@ class Summation(NamedTuple):
         return [first, *self.formats(dtype)]
 
     def formats(self, dtype: str) -> list[str]:
-        """Returns the formats of operands and sums that are not ``dtype``, what is truncated or
-        flushed."""
+        """The formats of operands and sums that are not ``dtype``, what is truncated or flushed."""
         phrases = [
             fact.text.format(self._named(value) if isinstance(value, frozenset) else value)
             for _, fact, value in self.rounding.facts()
@@ -292,7 +290,7 @@ class Summation(NamedTuple):
 
     @property
     def flushed_text(self) -> str:
-        """Returns what becomes zero where it is subnormal, in words; empty if nothing does."""
+        """What becomes zero where it is subnormal, in words; empty if nothing does."""
         rounding, weights = self.rounding, len(self.tree.leaves)
         sets = (
             ("inputs", rounding.flushed_inputs, weights),
@@ -312,18 +310,16 @@ class Summation(NamedTuple):
         return f"subnormal {listed} become zero" if words else ""
 
     def _named(self, nodes: frozenset[int]) -> str:
-        """Returns the result, if it is among the nodes, or a sum before it; empty if there are
-        none."""
+        """The result, if it is among the nodes, or a sum before it; empty if there are none."""
         root = len(self.tree.nodes) - 1
         return "the result" if root in nodes else "the sum of products" if nodes else ""
 
     def wider(self, dtype: str) -> bool:
-        """Returns whether partial sums are kept in another format than ``dtype``."""
+        """Whether partial sums are kept in another format than ``dtype``."""
         return self.rounding.accumulator_format not in (None, dtype)
 
     def plain(self, dtype: str) -> bool:
-        """Returns whether nothing is told of it but what is fused: all is rounded to ``dtype``
-        alone."""
+        """Whether nothing is told of it but what is fused: all is rounded to ``dtype`` alone."""
         values = {name: value for name, _, value in self.rounding.facts() if name != "fused"}
         return all(value in (None, dtype, frozenset()) for value in values.values())
 
@@ -341,18 +337,17 @@ class Summation(NamedTuple):
         return rounded
 
     def output(self, values: np.ndarray, dtype: str) -> np.ndarray:
-        """Returns the container array that last sums (float64 values) become."""
+        """The container array that last sums (float64 values) become."""
         return self.to_dtype(values[None], np.array([len(self.tree.nodes) - 1]), dtype)[0]
 
     def without_flushing(self) -> Summation:
-        """Returns the summation with nothing flushed."""
+        """The summation with nothing flushed."""
         names = [name for name, fact, _ in self.rounding.facts() if fact.cause == "flush"]
         nothing: dict[str, Any] = dict.fromkeys(names, frozenset()) | {"tininess": None}
         return self._replace(rounding=replace(self.rounding, **nothing))
 
     def restricted(self, read: Iterable[int]) -> Summation:
-        """Returns the summation over the leaves that a window reads; elsewhere it adds zeros, to no
-        effect.
+        """The summation over the leaves that a window reads; elsewhere it adds zeros, to no effect.
 
         Nodes are numbered anew, so of sets of nodes it is only kept whether the root is in them
         and whether another one is (-1). InputError: no leaf is read.
@@ -386,7 +381,7 @@ class Summation(NamedTuple):
         return frozenset(fused)
 
     def causes(self, other: Summation) -> tuple[str, ...]:
-        """Returns which of ``order``, ``rounding``, ``precision`` and ``flush`` differ; () if none.
+        """Which of ``order``, ``rounding``, ``precision`` and ``flush`` differ; () if none.
 
         Two summations that both fuse wherever they can, or both nowhere, round alike, whatever
         their trees: the tree then decides which leaves are fused.
@@ -395,33 +390,32 @@ class Summation(NamedTuple):
         names += ["rounding"] * bool(self.rounded_apart(other))
         added = bool(self.tree.nodes or other.tree.nodes)  # else there is one product, rounded once
         pairs = list(zip(self.rounding.facts(), other.rounding.facts(), strict=True))
-        signed, others = False, dict.fromkeys(("precision", "flush"), False)
+        signed, further = False, dict.fromkeys(("precision", "flush"), False)
         for (name, fact, mine), (_, _, theirs) in pairs:
             if fact.cause == "zero":
                 signed |= None not in (mine, theirs) and mine != theirs
             elif fact.cause == "flush":
                 differ = self._flushed(name) != other._flushed(name)
                 alike = self.tree == other.tree and self.rounding.fused == other.rounding.fused
-                others["flush"] |= differ and (alike or self._kinds(other, name))
+                further["flush"] |= differ and (alike or self._kinds(other, name))
             elif isinstance(mine, frozenset):
                 # the numbers of nodes mean nothing in two different trees
                 differ = mine != theirs and (not names or bool(mine) != bool(theirs))
-                others["precision"] |= differ and added and not fact.apart and name != "fused"
+                further["precision"] |= differ and added and not fact.apart and name != "fused"
             else:
-                others["precision"] |= mine != theirs and (added or not fact.sums)
-        names += [name for name, differ in others.items() if differ]
+                further["precision"] |= mine != theirs and (added or not fact.sums)
+        names += [name for name, differ in further.items() if differ]
         return tuple(names) or ("rounding",) * signed
 
     def _flushed(self, name: str) -> frozenset[int] | str | None:
-        """Returns which leaves or nodes a field of what is flushed names; a tininess is named as it
-        is."""
+        """Which leaves or nodes a field of what is flushed names; a tininess is named as it is."""
         value = getattr(self.rounding, name)
         if not isinstance(value, frozenset) or EVERY not in value:
             return value  # type: ignore[no-any-return]
         return frozenset(self._able(name))
 
     def _able(self, name: str) -> set[int]:
-        """Returns what could be in a field of what is flushed."""
+        """What could be in a field of what is flushed."""
         if name == "flushed_sums":
             return set(range(len(self.tree.nodes)))
         leaves, fused = set(self.tree.leaves), self.rounding.fused
@@ -430,7 +424,7 @@ class Summation(NamedTuple):
         return set(fused) if name == "flushed_whole" else leaves - fused
 
     def _kinds(self, other: Summation, name: str) -> bool:
-        """Returns whether two trees flush all, some or none of one kind, and not both the same."""
+        """Whether two trees flush all, some or none of one kind, and not both the same."""
         if name == "tininess":
             return self.rounding.flushes and other.rounding.flushes
         kinds = []
@@ -443,8 +437,7 @@ class Summation(NamedTuple):
         return kinds[0] != kinds[1]
 
     def rounded_apart(self, other: Summation) -> str:
-        """Returns what sets the ``rounding`` of two summations apart, in words; empty if nothing
-        does."""
+        """What sets the ``rounding`` of two summations apart, in words; empty if nothing does."""
         styles = self.style, other.style
         comparable = styles[0] == "some" or self.tree == other.tree
         words = []
@@ -457,20 +450,20 @@ class Summation(NamedTuple):
         return ", and ".join(words)
 
     def own_nodes(self, other: Summation, dtype: str) -> tuple[frozenset[int], frozenset[int]]:
-        """Returns the nodes of each tree that the other does not have: (mine, the other's).
+        """The nodes of each tree that the other does not have: (mine, the other's).
 
         Two nodes are the same if they add the same leaves in the same order and round alike.
         """
         table: dict[Hashable, int] = {}
-        mine, theirs = self._numbered(dtype, table), other._numbered(dtype, table)
-        shared = set(mine) & set(theirs)
+        numbers, other_numbers = self._numbered(dtype, table), other._numbered(dtype, table)
+        shared = set(numbers) & set(other_numbers)
         return (
-            frozenset(node for node, number in enumerate(mine) if number not in shared),
-            frozenset(node for node, number in enumerate(theirs) if number not in shared),
+            frozenset(node for node, number in enumerate(numbers) if number not in shared),
+            frozenset(node for node, number in enumerate(other_numbers) if number not in shared),
         )
 
     def _numbered(self, dtype: str, table: dict[Hashable, int]) -> list[int]:
-        """Returns a number for every node; nodes that are evaluated alike have equal ones."""
+        """A number for every node; nodes that are evaluated alike have equal ones."""
         rounding = self.rounding
         formats = rounding.formats() | {"nodes": rounding.accumulator_format or dtype}
         sets: dict[bool, list[frozenset[int]]] = {True: [], False: []}
@@ -489,7 +482,7 @@ class Summation(NamedTuple):
 
 
 def ranges_of_mask(mask: np.ndarray) -> list[int]:
-    """Returns where a mask is True as start, stop, start, stop, ... of its flat indices."""
+    """Where a mask is True as start, stop, start, stop, ... of its flat indices."""
     flat = mask.reshape(-1).astype(np.int8)
     edges: list[int] = np.flatnonzero(np.diff(flat, prepend=0, append=0)).tolist()
     return edges

@@ -50,8 +50,7 @@ class Tree:
 
     @classmethod
     def from_nodes(cls, nodes: Sequence[Sequence[int]], *, leaf: int = 0) -> Tree:
-        """Returns the tree with these nodes, children before parents; ``leaf`` alone if there are
-        none.
+        """The tree with these nodes, children before parents; ``leaf`` alone if there are none.
 
         Children may come in any order. InputError: a leaf or node used twice, never, or too late.
         """
@@ -77,8 +76,7 @@ class Tree:
 
     @classmethod
     def parse(cls, text: str) -> Tree:
-        """Returns the tree written as ``(((0+1)+(2+3))+4)``; ``b`` is the bias.
-        InputError: not a tree."""
+        """The tree written as ``(((0+1)+(2+3))+4)``; ``b`` is the bias. InputError: not a tree."""
         nodes: list[tuple[int, ...]] = []
         stack: list[list[int]] = [[]]
         before, place = "+", 0
@@ -114,7 +112,7 @@ class Tree:
 
     @classmethod
     def chain(cls, groups: Sequence[Sequence[int]]) -> Tree:
-        """Returns the sums of the groups, added one after the other; a group of one is a leaf."""
+        """The sums of the groups, added one after the other; a group of one is a leaf."""
         nodes: list[tuple[int, ...]] = []
         total: int | None = None
         for group in groups:
@@ -188,12 +186,12 @@ class Tree:
 
     @property
     def depth(self) -> int:
-        """Returns the most additions that a leaf goes through; 0 for a single leaf."""
+        """The most additions that a leaf goes through; 0 for a single leaf."""
         return len(self.schedule())
 
     @cached_property
     def parents(self) -> dict[int, int]:
-        """Returns the node that each child (leaf >= 0, node < 0, as in ``nodes``) is added in."""
+        """The node that each child (leaf >= 0, node < 0, as in ``nodes``) is added in."""
         return {child: node for node, children in enumerate(self.nodes) for child in children}
 
     @cached_property
@@ -216,7 +214,7 @@ class Tree:
 
     @property
     def written(self) -> list[int]:
-        """Returns the leaves as they are written from left to right."""
+        """The leaves as they are written from left to right."""
         leaves: list[int] = self._spans[0].tolist()
         return leaves
 
@@ -280,7 +278,7 @@ class Tree:
 
 
 def _first_leaves(nodes: list[tuple[int, ...]]) -> dict[int, int]:
-    """Returns the smallest leaf under every child; checks that the nodes form one tree."""
+    """The smallest leaf under every child; checks that the nodes form one tree."""
     first: dict[int, int] = {}
     used: set[int] = set()
     for place, node in enumerate(nodes):
@@ -321,7 +319,7 @@ def _leaf_numbers(leaves: int | Iterable[int]) -> Iterable[int]:
 
 
 def leaf_name(leaf: int) -> str:
-    """Returns a leaf's name for people: ``p3`` is product 3, ``b`` the bias."""
+    """A leaf's name for people: ``p3`` is product 3, ``b`` the bias."""
     return "b" if leaf == BIAS else f"p{leaf}"
 
 
@@ -344,7 +342,7 @@ class NotationSum:
 
 
 def short_formula(tree: Tree, most: int = 300) -> str:
-    """Returns the tree as a short sum: ``p0+p1+...+p319``, ``(p0+p4+...)+(p1+p5+...)+...``."""
+    """The tree as a short sum: ``p0+p1+...+p319``, ``(p0+p4+...)+(p1+p5+...)+...``."""
     if not tree.nodes:
         return leaf_name(tree.leaves[0])
     total = _chains(tree)
@@ -353,7 +351,7 @@ def short_formula(tree: Tree, most: int = 300) -> str:
 
 
 def order_name(tree: Tree) -> str:
-    """Returns what programmers call this order, empty where there is no short name for it."""
+    """What programmers call this order, empty where there is no short name for it."""
     products = [leaf for leaf in tree.leaves if leaf != BIAS]
     biased = len(products) < len(tree.leaves)
     core = tree.restricted(products) if biased and products else tree
@@ -377,7 +375,7 @@ def order_name(tree: Tree) -> str:
 
 
 def _chains(tree: Tree) -> NotationSum:
-    """Returns the tree with its chains joined: what goes on adding items of one size is one
+    """The tree with its chains joined: what goes on adding items of one size is one
     ``NotationSum``."""
     sums: list[NotationSum] = []
     for children in tree.nodes:
@@ -444,7 +442,7 @@ def _runs_of_form(items: Sequence[Item]) -> list[list[Item]]:
 
 
 def _count_shifted_runs(runs: Sequence[Sequence[Item]]) -> int:
-    """Returns how many runs from the first on are the same but for a constant shift."""
+    """How many runs from the first on are the same but for a constant shift."""
     count = 1
     while count < len(runs) and _run_kind(runs[count]) == _run_kind(runs[0]) and len(runs[0]) > 1:
         shift = _first_leaf(runs[count][0]) - _first_leaf(runs[count - 1][0])
@@ -460,7 +458,7 @@ def _run_kind(run: Sequence[Item]) -> tuple[object, ...]:
 
 
 def _form(item: Item, depth: int = 0) -> object:
-    """Returns what an item looks like, wherever its first leaf is."""
+    """What an item looks like, wherever its first leaf is."""
     if isinstance(item, int):
         return "b" if item == BIAS else "leaf"
     if depth > NESTED:
@@ -477,7 +475,7 @@ def _first_leaf(item: Item) -> int:
 
 
 def drawing(tree: Tree, fused: frozenset[int] = frozenset()) -> list[str]:
-    """Returns the tree, a line a leaf; ``*`` marks leaves whose exact product is added.
+    """The tree, a line a leaf; ``*`` marks leaves whose exact product is added.
 
     ::
 

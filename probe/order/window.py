@@ -62,7 +62,7 @@ class Geometry:
 
     @classmethod
     def of(cls, case: Summed, length: int | None = None) -> Geometry:
-        """Returns the geometry at ``length``; None: the case's own. InputError if there is none."""
+        """The geometry at ``length``; None: the case's own. InputError if there is none."""
         sizes, windows = case.spatial(length), case.windows
         channels = case.groups, case.in_channels, case.filters
         around, outputs = windows.pads(sizes), windows.outputs(sizes)
@@ -77,11 +77,11 @@ class Geometry:
         return self.in_channels // self.groups
 
     def axis_reads(self, axis: int) -> np.ndarray:
-        """Returns indices along one axis, (outputs, kernel) int64; outside [0, size) is padding."""
+        """Indices along one axis, (outputs, kernel) int64; outside [0, size) is padding."""
         return self.windows.reads(axis, self.sizes[axis])
 
     def reads(self, positions: np.ndarray | None = None) -> np.ndarray:
-        """Returns flat spatial indices read, (positions, prod(kernel)); -1 is padding.
+        """Flat spatial indices read, (positions, prod(kernel)); -1 is padding.
 
         ``positions`` picks output positions (flat, any order); None is all of them. int32 unless
         the input has 2**31 elements or more.
@@ -102,13 +102,13 @@ class Geometry:
         return flat
 
     def channels(self, filter_: int) -> np.ndarray:
-        """Returns the input channels that a filter reads, int64."""
+        """The input channels that a filter reads, int64."""
         group = filter_ // (self.filters // self.groups)
         return np.arange(group * self.group_channels, (group + 1) * self.group_channels)
 
 
 def read_classes(case: Summed) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Returns positions grouped by the leaves they read, padding excluded.
+    """Positions grouped by the leaves they read, padding excluded.
 
     Returns (class of every position, int64 (positions,); for every class its sorted leaves, int64).
     Two positions share a class only if they read the same leaves, whatever values they meet.
@@ -135,7 +135,7 @@ def read_classes(case: Summed) -> tuple[np.ndarray, list[np.ndarray]]:
 
 
 def columns(case: Summed, x: np.ndarray) -> list[np.ndarray]:
-    """Returns for every group what its leaves meet: (leaves, batch * positions), 0 at padding.
+    """For every group what its leaves meet: (leaves, batch * positions), 0 at padding.
 
     Filters of one group share it. ``x``: container or not, (batch, *spatial, in_channels), of any
     length.
@@ -155,14 +155,14 @@ def columns(case: Summed, x: np.ndarray) -> list[np.ndarray]:
 
 
 def leaves_at_padding(case: Summed, x: np.ndarray) -> np.ndarray:
-    """Returns which leaves meet padding: bool (leaves, batch * positions), as of ``columns``."""
+    """Which leaves meet padding: bool (leaves, batch * positions), as of ``columns``."""
     geometry = _geometry(case, x)
     met = np.repeat(geometry.reads() < 0, geometry.group_channels, axis=1)
     return np.tile(met, (x.shape[0], 1)).T
 
 
 def scale(case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
-    """Returns sum|x * w| + |b| of every output, float64 (batch, *positions, filters).
+    """The sum of |x * w| and |b| of every output, float64 (batch, *positions, filters).
 
     A difference divided by eps times this does not grow when a sum cancels. Rounded by float64
     sums, so good to about 1e-15 of itself; one matrix product for each kernel position.
@@ -188,7 +188,7 @@ def _magnitudes(array: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _geometry(case: Summed, x: np.ndarray) -> Geometry:
-    """Returns the windows over an input of this shape."""
+    """The windows over an input of this shape."""
     geometry = Geometry.of(case, x.shape[-2] if case.spatial_rank else None)
     if x.shape[1:] != (*geometry.sizes, geometry.in_channels):
         why = f"the case has (batch, {', '.join(map(str, geometry.sizes))}, {geometry.in_channels})"
@@ -202,7 +202,7 @@ Slices = tuple[slice, ...]
 
 
 def axis_of(case: Case, vary: str | None) -> str:
-    """Returns ``vary``; for None the length, of a dense layer the batch. InputError."""
+    """``vary``; for None the length, of a dense layer the batch. InputError."""
     if vary is None:
         return "length" if case.spatial_rank else "batch"
     if choice("vary", vary, VARY) == "length" and not case.spatial_rank:
@@ -212,7 +212,7 @@ def axis_of(case: Case, vary: str | None) -> str:
 
 
 def case_for(case: Case, vary: str, values: Iterable[int]) -> Case:
-    """Returns the case that ``case_at`` takes for each of the values. Raises InputError.
+    """The case that ``case_at`` takes for each of the values. Raises InputError.
 
     The same, but for ``channels``: it has as many as the largest value, from which the others
     split off the first ones. Explicit weights keep those of these channels.
@@ -231,8 +231,7 @@ def case_for(case: Case, vary: str, values: Iterable[int]) -> Case:
 
 
 def case_at(case: Case, vary: str, value: int) -> Case:
-    """Returns the case with its length, batch, filters or layout set to ``value``. Raises
-    InputError.
+    """The case with its length, batch, filters or layout set to ``value``. Raises InputError.
 
     Explicit weights and biases keep those of the first ``value`` filters. ``channels``: those
     beyond ``value`` go through a second call (``Case.split``), so it is at most ``in_channels``.
@@ -263,7 +262,7 @@ def case_at(case: Case, vary: str, value: int) -> Case:
 
 
 def value_on_axis(case: Case, vary: str) -> int | None:
-    """Returns the case's value on an axis, as ``case_at`` takes it; None: an open length."""
+    """The case's value on an axis, as ``case_at`` takes it; None: an open length."""
     if choice("vary", vary, VARY) == "channels":
         return case.split or case.in_channels
     if vary == "layout":
@@ -273,7 +272,7 @@ def value_on_axis(case: Case, vary: str) -> int | None:
 
 
 def number_of(vary: str, value: int | str | None) -> int | None:
-    """Returns the number of an axis' value: that of a layout's word, else itself. InputError."""
+    """The number of an axis' value: that of a layout's word, else itself. InputError."""
     if vary != "layout" or value is None:
         return value  # type: ignore[return-value]
     if isinstance(value, int):
@@ -285,12 +284,12 @@ def number_of(vary: str, value: int | str | None) -> int | None:
 
 
 def shown_axis_value(vary: str, value: Any) -> Any:
-    """Returns a value as JSON and texts have it: a layout's word, else itself."""
+    """A value as JSON and texts have it: a layout's word, else itself."""
     return named_layout(value) if vary == "layout" and value is not None else value
 
 
 def named_layout(value: int) -> str:
-    """Returns the word of a layout's number. InputError: it stands for none."""
+    """The word of a layout's number. InputError: it stands for none."""
     try:
         return layout.layout_of_number(value)
     except ValueError as error:
@@ -298,7 +297,7 @@ def named_layout(value: int) -> str:
 
 
 def agreeing_blocks(left: Geometry, right: Geometry) -> tuple[Slices, ...]:
-    """Returns the outputs of two sides of a case that must agree, the largest block first.
+    """The outputs of two sides of a case that must agree, the largest block first.
 
     Slices over (batch, *positions, filters) of either side; nearly always there is one block. The
     smaller side gets the prefix of the other's input, weights or batch.
@@ -320,12 +319,12 @@ def agreeing_blocks(left: Geometry, right: Geometry) -> tuple[Slices, ...]:
 
 
 def block_size(block: Slices) -> int:
-    """Returns how many outputs a block has."""
+    """How many outputs a block has."""
     return math.prod(part.stop - part.start for part in block)
 
 
 def _runs_of_true(mask: np.ndarray) -> list[slice]:
-    """Returns the runs of True in a mask."""
+    """The runs of True in a mask."""
     if len(mask) and mask.all():
         return [slice(0, len(mask))]
     # a run begins where the mask rises, and ends where it falls
@@ -386,7 +385,7 @@ class Equivalent:
 
 
 def equivalent(case: Case, framework: str) -> Equivalent:
-    """Returns what makes ``framework`` read the same windows as ``case``, whose length must be set.
+    """What makes ``framework`` read the same windows as ``case``, whose length must be set.
 
     ``framework``: a name in :data:`FRAMEWORKS`, or its target's (``onnxruntime``, ``opencv``).
     InputError: an unknown name; an operator without windows; an open length, where padding depends
@@ -427,8 +426,8 @@ def equivalent(case: Case, framework: str) -> Equivalent:
 
 
 def ported_windows(case: Case, library: str) -> Equivalent | None:
-    """Returns how a target's library reads the windows of a case, whose length is set; None where
-    it has no words for them, or they are read alike by all."""
+    """How a target's library reads the windows of a case, whose length is set; None where it has no
+    words for them, or they are read alike by all."""
     try:
         return equivalent(case, library)
     except InputError:
@@ -436,7 +435,7 @@ def ported_windows(case: Case, library: str) -> Equivalent | None:
 
 
 def _library_lines(framework: str, case: Case, pairs: Pairs) -> str:
-    """Returns the lines of a framework's library that run the case, without its bias.
+    """The lines of a framework's library that run the case, without its bias.
 
     TensorFlow's names of paddings stand for the zeros that they give at every size.
     """
@@ -469,21 +468,22 @@ def _shifted(framework: str, case: Case, pairs: Pairs) -> str:
     """What the library's own words for as many outputs give instead: the same ones, some pixels
     further on."""
     if framework == "torch":
-        own = [max(-(-sum(pair) // 2), 0) for pair in pairs]
-        more = [2 * both - sum(pair) for both, pair in zip(own, pairs, strict=True)]
-        words = f"padding={by(own)}, output_padding={by(more)}"
+        library_cut = [max(-(-sum(pair) // 2), 0) for pair in pairs]
+        more = [2 * both - sum(pair) for both, pair in zip(library_cut, pairs, strict=True)]
+        words = f"padding={by(library_cut)}, output_padding={by(more)}"
     elif framework in ("tensorflow", "keras"):
         same = case.with_(padding="same").pads()
         if list(map(sum, same)) != list(map(sum, pairs)):
             return ""
-        own, words = [before for before, _ in same], "padding=same"
+        library_cut, words = [before for before, _ in same], "padding=same"
     else:
         return ""
-    shift = [mine - before for mine, (before, _) in zip(own, pairs, strict=True)]
+    shift = [cut - before for cut, (before, _) in zip(library_cut, pairs, strict=True)]
     if not any(shift):
         return ""
-    here, there = ([max(sign * step, 0) for step in shift] for sign in (1, -1))
-    return f"{words} has as many outputs, shifted: output {by(here)} here is its output {by(there)}"
+    forward, backward = ([max(sign * step, 0) for step in shift] for sign in (1, -1))
+    shifted = f"output {by(forward)} here is its output {by(backward)}"
+    return f"{words} has as many outputs, shifted: {shifted}"
 
 
 def _sizes_said(case: Case) -> str:

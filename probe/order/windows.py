@@ -199,7 +199,7 @@ def _outputs_of_edits(
 
 
 def flat_pool_windows(case: Case, pool: PoolWindows) -> np.ndarray:
-    """Returns the flat index into x that each place of a window holds, -1 for padding, as
+    """The flat index into x that each place of a window holds, -1 for padding, as
     ``reveal_windows``.
 
     int32 (groups, positions, leaves). Places of a window can't be told apart, so what is read

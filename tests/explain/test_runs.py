@@ -137,7 +137,7 @@ def test_known_summations_that_do_not_give_the_bits_are_given_up(session, monkey
             return answer if known else right
 
         monkeypatch.setattr(runs, "reveal", reveal)
-        found = run.reveal(session, known=right.summations)
+        found = run.reveal(session, right.summations)
         assert found.orders is right and found.replays.all() and asked == wanted
     revealer = Revealer(kept=1)
     odd = replace(run, operands=replace(run.operands, y=run.operands.y + 1))
