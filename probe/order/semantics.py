@@ -160,14 +160,14 @@ class Call:
 
     @property
     def count(self) -> int:
-        """Returns how many arrays the recorded operation reads, one that stands twice twice."""
+        """How many arrays the recorded operation reads, one that stands twice twice."""
         return sum(operand is not None and operand.at >= 0 for operand in self.reads)
 
     def has(self, slot: int) -> bool:
         return slot < len(self.reads) and self.reads[slot] is not None
 
     def operand(self, slot: int) -> Operand:
-        """Returns the operand in a slot. IndexError where there is none."""
+        """The operand in a slot. IndexError where there is none."""
         operand = self.reads[slot]
         if operand is None:
             raise IndexError(slot)
@@ -177,7 +177,7 @@ class Call:
         return self.operand(slot).at
 
     def places(self, *slots: int) -> tuple[int, ...]:
-        """Returns the places of those of these operands that are given."""
+        """The places of those of these operands that are given."""
         return tuple(self.at(slot) for slot in slots if self.has(slot))
 
     def shape(self, slot: int = 0) -> tuple[int, ...]:
@@ -200,7 +200,7 @@ class Call:
 
 
 def left_out(slots: Sequence[Any]) -> list[int]:
-    """Returns which slots are empty ahead of one that isn't."""
+    """Which slots are empty ahead of one that isn't."""
     last = max((n for n, held in enumerate(slots) if held is not None), default=0)
     return [n for n, held in enumerate(slots[:last]) if held is None]
 
@@ -216,8 +216,7 @@ class OperationTable(dict[str, Row]):
     """A library's table: a row for each operation, by its name."""
 
     def row(self, names: str | Iterable[str]) -> Callable[[R], R]:
-        """Returns a decorator: a function of a call is the row of these operations, as of
-        ``rows_for``."""
+        """A decorator: a function of a call is the row of these operations, as of ``rows_for``."""
 
         def put(row: R) -> R:
             self.update(rows_for(names, row))
@@ -227,7 +226,7 @@ class OperationTable(dict[str, Row]):
 
 
 def by_table(table: Mapping[str, Callable[[C], Meaning]], call: C) -> Meaning:
-    """Returns what a call computes by a library's table, or by a name that all libraries have;
+    """What a call computes by a library's table, or by a name that all libraries have;
     ``Unknown`` with the reason where nothing is described, or what is described isn't this."""
     row = table.get(call.op)
     if row is None:
@@ -241,14 +240,14 @@ def by_table(table: Mapping[str, Callable[[C], Meaning]], call: C) -> Meaning:
 
 
 def word_list(words: str) -> dict[str, str]:
-    """Returns names of operations with what they compute, from ``"ABS POW:power"``: without a colon
+    """Names of operations with what they compute, from ``"ABS POW:power"``: without a colon
     it is the name itself in small letters."""
-    every = (text.partition(":") for text in words.split())
-    return {name: word or name.lower() for name, _, word in every}
+    pairs = (text.partition(":") for text in words.split())
+    return {name: word or name.lower() for name, _, word in pairs}
 
 
 def rows_for(names: str | Iterable[str], row: Row) -> dict[str, Row]:
-    """Returns a row for each of these operations, of the call; of names with words, as of
+    """A row for each of these operations, of the call; of names with words, as of
     ``word_list``, of the call and the word."""
     if isinstance(names, Mapping):
         return {name: lambda call, word=word: row(call, word) for name, word in names.items()}
@@ -256,7 +255,7 @@ def rows_for(names: str | Iterable[str], row: Row) -> dict[str, Row]:
 
 
 def then(call: Call, first: Meaning, *behind: Meaning | tuple[Meaning, int]) -> Meaning:
-    """Returns an operation and what it does behind, one step after the other, as in an epilogue: a
+    """An operation and what it does behind, one step after the other, as in an epilogue: a
     function of what is there, or one with an operand in the slot that is named beside it."""
     if not behind or isinstance(first, Unknown):
         return first
@@ -383,7 +382,7 @@ def by_name(op: str) -> Meaning | None:
 
 
 def canonical(word: str) -> str:
-    """Returns the one name of a function that a library calls ``word``; ``word`` if unknown."""
+    """The one name of a function that a library calls ``word``; ``word`` if unknown."""
     return _NAMES.get(word, word)
 
 
@@ -419,10 +418,10 @@ class Each(Meaning):
 
     @property
     def exact(self) -> bool:
-        known = row_of(self.word)
+        function = row_of(self.word)
         names = {pair[0] for pair in self.numbers if isinstance(pair, tuple)}
-        further = names & MORE and not known.sloped
-        return not (self.approximate or further) and known.rounds is not None
+        further = names & MORE and not function.sloped
+        return not (self.approximate or further) and function.rounds is not None
 
 
 def of_complex(meaning: Meaning) -> Meaning:
@@ -529,7 +528,7 @@ class Windows(Meaning):
 
     @property
     def pool(self) -> bool:
-        """Returns whether each channel is computed from its own alone, without weights."""
+        """Whether each channel is computed from its own alone, without weights."""
         return self.kind in ("max", "average", "sum")
 
 
@@ -538,7 +537,7 @@ class Windows(Meaning):
 
 
 def function(word: str, along: int | None = None, **numbers: Any) -> Each:
-    """Returns a function of the elements at one place, by any of its names.
+    """A function of the elements at one place, by any of its names.
 
     ``along``: as of ``Each``. ``numbers``: arguments that are not arrays, by name.
     """
@@ -546,19 +545,19 @@ def function(word: str, along: int | None = None, **numbers: Any) -> Each:
 
 
 def approximate(word: str) -> Each:
-    """Returns a function that the library rounds in a way of its own, where IEEE 754 has one."""
+    """A function that the library rounds in a way of its own, where IEEE 754 has one."""
     return replace(function(word), approximate=True)
 
 
 def several(word: str, count: int) -> Meaning:
-    """Returns a function of two arrays taken over ``count`` of them: the sum, the largest."""
+    """A function of two arrays taken over ``count`` of them: the sum, the largest."""
     if count != 2:
         return Same() if count == 1 else Each(f"{word}_of_{count}")
     return function(word)
 
 
 def clip(low: float | None, high: float | None) -> Each:
-    """Returns a Clip between two numbers; None: no bound. ReLU and ReLU6 are two of them."""
+    """A Clip between two numbers; None: no bound. ReLU and ReLU6 are two of them."""
     low, high = (None if bound is None or isinf(bound) else bound for bound in (low, high))
     if (low, high) in ((0.0, None), (0.0, 6.0)):
         return function("relu" if high is None else "relu6")
@@ -566,12 +565,12 @@ def clip(low: float | None, high: float | None) -> Each:
 
 
 def gelu(approximate: bool = False) -> Each:
-    """Returns GELU by erf, or its approximation by tanh."""
+    """GELU by erf, or its approximation by tanh."""
     return function("gelu_tanh" if approximate else "gelu")
 
 
 def power(exponent: float) -> Meaning:
-    """Returns a power with a number as its exponent."""
+    """A power with a number as its exponent."""
     if exponent in (1, 2):
         return Same() if exponent == 1 else function("square")
     if exponent == -1:  # where it goes through a logarithm it isn't rounded correctly
@@ -580,14 +579,14 @@ def power(exponent: float) -> Meaning:
 
 
 def cast(before: str, after: str) -> Meaning:
-    """Returns a conversion between dtypes, by NumPy's names."""
+    """A conversion between dtypes, by NumPy's names."""
     return Same() if before == after else function("cast")
 
 
-def bitcast(before: str, after: str, whole: bool = True) -> Meaning:
-    """Returns the bits of one dtype read as another. ``whole``: of the same size, so that the
-    places stay."""
-    if not whole:
+def bitcast(before: str, after: str, in_place: bool = True) -> Meaning:
+    """The bits of a dtype read as another. ``in_place``: of the same size, so that elements stay
+    where it is."""
+    if not in_place:
         return Unknown("bits of a different size")
     return Same() if before == after else function("bits")
 
@@ -597,12 +596,12 @@ def reduced(word: str, axes: Iterable[int]) -> Reduces:
 
 
 def normalised(word: str, axes: Iterable[int]) -> Normalises:
-    """Returns what normalises rows that lie along ``axes``: softmax, LayerNorm."""
+    """What normalises rows that lie along ``axes``: softmax, LayerNorm."""
     return Normalises(tuple(axes), word)
 
 
 def batch_norm(axes: int, training: bool, along: int | None = 1) -> Meaning:
-    """Returns a batch norm of so many ``axes``, whose channels lie ``along`` one, None: the last.
+    """A batch norm of so many ``axes``, whose channels lie ``along`` one, None: the last.
     ``training``: by means and variances of what it reads; else by those among its operands."""
     if not training:
         return function("batch_norm", along)
@@ -625,7 +624,7 @@ def same_padding(
     dilation: Sequence[int],
     odd_first: bool = False,
 ) -> Padding:
-    """Returns the padding by which ``ins`` give ``outs``; the odd zero behind, or ``odd_first``."""
+    """The padding by which ``ins`` give ``outs``; the odd zero behind, or ``odd_first``."""
     pads = []
     for size, out, k, s, d in zip(ins, outs, kernel, stride, dilation, strict=True):
         total = max(0, (out - 1) * s + (k - 1) * d + 1 - size)
@@ -651,7 +650,7 @@ def convolution(
     channels_last: bool = False,
     reads: Sequence[int] = (0, 1),
 ) -> Windows:
-    """Returns a convolution of a batch, with channels second or last; all but these as of
+    """A convolution of a batch, with channels second or last; all but these as of
     ``Windows``. ``weights``: their axes in the order (*kernel, in channels, filters)."""
     kind = "transposed" if frame.transposed else "convolution"
     more: dict[str, Any] = {"groups": groups, "reads": tuple(reads), "weights": tuple(weights)}
@@ -665,7 +664,7 @@ def pool(
     counts_padding: bool = False,
     lead: int = 2,
 ) -> Windows:
-    """Returns a pool, ``max`` or ``average``. ``lead``: axes before the spatial ones where channels
+    """A pool, ``max`` or ``average``. ``lead``: axes before the spatial ones where channels
     aren't last: 1 without a batch. Others as of ``Windows``."""
     return _windows(kind, frame, channels_last, lead, reads=(0,), counts_padding=counts_padding)
 
@@ -678,7 +677,7 @@ def matmul(
     turned: tuple[bool, bool] = (False, False),
     reads: tuple[int, int] = (0, 1),
 ) -> Contracts:
-    """Returns a product of matrices, batches of them or vectors, as NumPy's matmul; ``turned``:
+    """A product of matrices, batches of them or vectors, as NumPy's matmul; ``turned``:
     which of them are transposed; ``reads``: as of ``Contracts``."""
     first = "k" if ranks[0] == 1 else "...km" if turned[0] else "...mk"
     second = "k" if ranks[1] == 1 else "...nk" if turned[1] else "...kn"
@@ -696,12 +695,12 @@ def gemm(call: Call, product: Contracts, added: int, alpha: float, beta: float) 
 
 
 def dense(reads: tuple[int, int] = (0, 1), bias: int | None = None) -> Contracts:
-    """Returns a dense layer whose weights are (units, inputs)."""
+    """A dense layer whose weights are (units, inputs)."""
     return Contracts("...k,nk->...n", reads, bias)
 
 
 def einsum(equation: str) -> Meaning:
-    """Returns what an einsum of one or two operands computes. ValueError: none that is known."""
+    """What an einsum of one or two operands computes. ValueError: none that is known."""
     equation = equation.replace(" ", "")
     ins, arrow, out = equation.partition("->")
     texts = ins.split(",")
@@ -715,5 +714,5 @@ def einsum(equation: str) -> Meaning:
 
 
 def transpose(axes: Sequence[int]) -> Turns:
-    """Returns axes in another order: output axis k is input axis ``axes[k]``."""
+    """Axes in another order: output axis k is input axis ``axes[k]``."""
     return Turns(tuple(axis % len(axes) for axis in axes))

@@ -1,9 +1,9 @@
 """A recorded run: operations that read and give values; and what a library's recorder has to do.
 
-A recorder runs something and calls ``visit`` with an :class:`Operation` right behind each, in
-the order in which they ran. It knows its library alone: which values are the same object, what the
-operation is called, and what it means in the words of :mod:`probe.order.semantics`. It compares
-nothing and keeps nothing. To add one: a file here with a ``Recorder``, and its line in
+A recorder runs something and calls ``visit`` with an :class:`Operation` right behind each, in the
+order in which they ran. It knows its library alone: which values are the same object, what the
+operation is called, and what it computes in the words of :mod:`probe.order.semantics`. It compares
+nothing and keeps nothing. To add a library: a file here with a ``Recorder``, and its line in
 ``RECORDERS`` of ``probe/record/__init__.py``.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -35,8 +35,7 @@ class Seen:
     ``key``: the same for the same value, for as long as the run lasts; a value that was changed in
     place has another key. ``dtype``: NumPy's name, or ``bfloat16``. ``array``: gives its bits as a
     container array (:mod:`probe.case.floats`: bfloat16 as uint16), a copy or a view that is valid
-    until
-    the next operation. ``role`` and ``name``: of values that no operation of the run gave.
+    until the next operation. ``role`` and ``name``: of values that no operation of the run gave.
     ``address``: how many bytes behind a multiple of 64 its memory begins, by which libraries choose
     kernels; None where the recorder can't say.
     """
@@ -57,8 +56,7 @@ THROUGH_A_VIEW = "changed through a view"
 @dataclass(slots=True)
 class Operation:
     """An operation of a run. It must not be changed, for a recorder may return the same meaning,
-    attributes and functions again in its next run. A ``Call`` of
-    :mod:`probe.order.semantics` is
+    attributes and functions again in its next run. A ``Call`` of :mod:`probe.order.semantics` is
     the question that a library's table answers, of shapes and known numbers alone; this is what
     ran, with the answer and the values.
 
@@ -87,17 +85,6 @@ class Operation:
     number: int = -1
 
 
-class Said(NamedTuple):
-    """What is said of an operation besides its arrays and its place, in the order in which
-    ``Operation`` has it: the same for all calls that are alike, so that a recorder may keep it."""
-
-    meaning: Meaning
-    attributes: Mapping[str, Any]
-    again: Isolated | None = None
-    lines: Lines | None = None
-    imports: Sequence[str] = ()
-
-
 @dataclass(frozen=True)
 class Laid:
     """Runs an operation of NumPy's arrays alone: ``run`` on copies that begin at ``addresses``, as
@@ -107,16 +94,16 @@ class Laid:
     addresses: Sequence[int | None]
 
     def moved(self, addresses: Sequence[int | None]) -> Laid:
-        """Returns the same with operands at other addresses."""
+        """The same with operands at other addresses."""
         return replace(self, addresses=addresses)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        both = zip(arrays, self.addresses, strict=True)
-        return self.run([layout.copied(np.asarray(array), at or 0) for array, at in both])
+        operands = zip(arrays, self.addresses, strict=True)
+        return self.run([layout.copied(np.asarray(array), at or 0) for array, at in operands])
 
 
 def address_lines(names: Sequence[str], addresses: Sequence[int | None]) -> list[str]:
-    """Returns lines that copy NumPy's arrays to addresses that NumPy itself doesn't choose."""
+    """Lines that copy NumPy's arrays to addresses that NumPy itself doesn't choose."""
     return [
         line
         for name, at in zip(names, addresses, strict=True)
@@ -132,9 +119,9 @@ class Recorder(Protocol):
     """Something that can be run again and again: a function, or a model file with its inputs.
 
     ``target``: the text of the target on which ``probe`` runs single operations of it, such as
-    ``torch,threads=2``. ``note``: what is to be said of how it is watched, such as "compiled
-    functions are one operation"; empty if nothing. It may have ``already``: digests of its outputs
-    in a run unwatched that was needed for something else, so that none more is.
+    ``torch,threads=2``. ``note``: how it is watched, where that has to be known, such as "compiled
+    functions are one operation"; empty if not. It may have ``already``: digests of its outputs in
+    a run unwatched that was needed for something else, so that none more is.
     """
 
     target: str
@@ -157,12 +144,19 @@ class Input:
 
 
 class Opened(Protocol):
-    """A model file: its inputs, and recorders of it with given arrays. A library's file has a
-    function ``opened(path, trust)`` that returns one, of a path of an ending of
-    ``probe.record.subject.FILES``.
-    """
+    """A model file, or anything else that is run on arrays: its inputs, and recorders of it. A
+    library's file has a function ``opened(path, trust)`` that returns one, of a path of an ending
+    of ``probe.record.subject.FILES``."""
 
     inputs: tuple[Input, ...]
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
-        """Returns a recorder of the model with these inputs (container arrays, by name)."""
+        """A recorder of the model with these inputs (container arrays, by name)."""
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    """An ``Opened`` whose recorder is made of nothing but arrays."""
+
+    inputs: tuple[Input, ...]
+    recorder: Callable[[Mapping[str, np.ndarray]], Any]

@@ -1,5 +1,4 @@
-"""Graphs of all libraries: the one interpreter that runs them, and model files that are graphs of
-nodes, recorded node by node.
+"""Graphs of all libraries: the interpreter that runs them; and model files, recorded node by node.
 
 A library reads its graphs as :class:`Body` s of :class:`Node` s: the nodes of an ONNX or LiteRT
 file, of a TensorFlow function, the equations of a jaxpr; a body closes over nothing, so what it
@@ -29,7 +28,6 @@ from probe.order.semantics import Call, Meaning, Operand, Unknown, left_out
 from probe.record.contract import (
     INPUT,
     WEIGHT,
-    Input,
     Operation,
     Seen,
     Visit,
@@ -42,7 +40,7 @@ Key = Any
 
 @dataclass(eq=False)
 class Node:
-    """An operation of a graph. ``own``: as the library has it.
+    """An operation of a graph. ``native``: as the library has it.
 
     ``slots``: keys of its operands in the order of the library's schema, None where one is left
     out; ``gives``: of its results; ``captured``: of what the bodies in it read besides; ``words``:
@@ -50,7 +48,7 @@ class Node:
     it is of.
     """
 
-    own: Any
+    native: Any
     op: str
     slots: Sequence[Key]
     gives: Sequence[Key]
@@ -62,8 +60,8 @@ class Node:
     @cached_property
     def reads(self) -> list[Key]:
         """Keys of what it reads, one that stands twice twice."""
-        own = [key for key in self.slots if key is not None]
-        return own + [key for key in self.captured if key not in own]
+        operands = [key for key in self.slots if key is not None]
+        return operands + [key for key in self.captured if key not in operands]
 
     @cached_property
     def uses(self) -> list[Key]:
@@ -71,15 +69,19 @@ class Node:
         return list(dict.fromkeys(self.reads))
 
     @property
-    def said(self) -> dict[str, Any]:
-        """Its attributes, plain enough for JSON; and which slots are empty ahead of others."""
-        every = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in self.words.items()}
-        plain = {k: v for k, v in every.items() if isinstance(v, PLAIN)}
-        plain |= {"domain": self.domain} if self.domain else {}
-        return plain | ({"left_out": gone} if (gone := left_out(self.slots)) else {})
+    def attributes(self) -> dict[str, Any]:
+        """What is plain enough for JSON of its attributes; and which slots are empty ahead of
+        others."""
+        words = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in self.words.items()}
+        plain = bool | int | float | str | list | None
+        attributes = {name: value for name, value in words.items() if isinstance(value, plain)}
+        if self.domain:
+            attributes["domain"] = self.domain
+        if empty := left_out(self.slots):
+            attributes["left_out"] = empty
+        return attributes
 
 
-PLAIN = bool | int | float | str | list | None
 N = TypeVar("N", bound=Node)
 K = TypeVar("K")
 R = TypeVar("R")
@@ -103,9 +105,9 @@ class Body:
         """Keys of what nothing reads behind each node: read for the last time, or given in vain."""
         met, last = {*self.outputs}, list[list[Key]]()
         for node in reversed(self.nodes):
-            every = dict.fromkeys((*node.uses, *node.gives))
-            last.append([key for key in every if key not in met])
-            met.update(every)
+            keys = dict.fromkeys((*node.uses, *node.gives))
+            last.append([key for key in keys if key not in met])
+            met.update(keys)
         return last[::-1]
 
 
@@ -114,19 +116,17 @@ class Interpreter(ABC):
 
     @abstractmethod
     def run_node(self, node: Any, read: list[Any], inside: Any) -> Sequence[Any]:
-        """Returns what a node gives. ``read``: of each slot and of what is captured, None of a slot
-        that is left out; ``inside``: as of ``walk``. Of a node with bodies: what walking one of
-        them gives, once or ``repeated``."""
+        """What a node gives. ``read``: of each slot and of what is captured, None of a slot that is
+        left out; ``inside``: as of ``walk``. Of a node with bodies: what walking one of them gives,
+        once or ``repeated``."""
 
     def constants_of(self, body: Body, inside: Any) -> dict[Key, Any]:
-        """Returns what a body holds, as values."""
+        """What a body holds, as values."""
         return dict(body.constants)
 
     def walk(self, body: Body, arguments: Iterable[Any], inside: Any = None) -> list[Any]:
-        """Runs a body's nodes on its inputs. Returns what it gives.
-
-        ``inside``: where that is, in the library's own terms; None of the outermost.
-        """
+        """Runs a body's nodes on its inputs, and returns what it gives. ``inside``: where that is,
+        in the library's own terms; None of the outermost."""
         values = self.constants_of(body, inside)
         values.update(zip(body.inputs, arguments, strict=True))
         del arguments  # which would hold them
@@ -144,11 +144,10 @@ def repeated(
     state: Sequence[Any],
     reads_in: Callable[[int, Sequence[Any]], Iterable[Any] | None],
 ) -> tuple[list[Any], list[list[Any]]]:
-    """Runs a body again and again: a loop of any library. Returns the last state, and what each
-    turn gave behind it.
+    """A loop of any library: the last state, and what each turn gave behind it.
 
     ``turn(number, read)``: runs the body; ``reads_in(number, state)``: all that it reads in a turn;
-    None: there is no further one.
+    None: there is no further turn.
     """
     state, rows = list(state), list[list[Any]]()
     while (read := reads_in(len(rows), state)) is not None:
@@ -159,7 +158,7 @@ def repeated(
 
 
 def behind_needs(first: Iterable[K], needs: Callable[[K], Iterable[K]]) -> list[K]:
-    """Returns keys in this order, but each behind all that it needs, among them or not."""
+    """Keys in this order, but each behind all that it needs, among them or not."""
     done: dict[K, None] = {}
     pending = [*first][::-1]
     while pending:
@@ -172,8 +171,8 @@ def behind_needs(first: Iterable[K], needs: Callable[[K], Iterable[K]]) -> list[
 
 
 def in_graph_order(nodes: Sequence[N], outputs: Iterable[Key]) -> list[N]:
-    """Returns nodes in an order that the graph alone decides: each behind what it reads, first what
-    the first output needs. ONNX Runtime saves parallel branches in another order every time."""
+    """Nodes in an order that the graph alone decides: each behind what it reads, first what the
+    first output needs. ONNX Runtime saves parallel branches in another order every time."""
     maker = {key: n for n, node in enumerate(nodes) for key in node.gives}
     first = [maker[key] for key in outputs if key in maker]
 
@@ -184,7 +183,6 @@ def in_graph_order(nodes: Sequence[N], outputs: Iterable[Key]) -> list[N]:
 
 
 # model files
-
 
 # A value's shape and dtype.
 Known = tuple[tuple[int, ...], str]
@@ -231,26 +229,26 @@ class Graph(ABC):
 
     @abstractmethod
     def meaning(self, node: Any, call: Call) -> Meaning:
-        """Returns what a node computes."""
+        """What a node computes."""
 
     def described(self, value: Any) -> Known:
-        """Returns shape and dtype of a value or constant."""
+        """Shape and dtype of a value or constant."""
         return value.shape, str(value.dtype)
 
     def container(self, key: Any, value: Any) -> np.ndarray:
-        """Returns the container array of a value or constant."""
+        """The container array of a value or constant."""
         return value  # type: ignore[no-any-return]
 
     def value(self, key: Any, array: np.ndarray) -> Any:
-        """Returns a container array as the library's value."""
+        """A container array as the library's value."""
         return array
 
     def name(self, key: Any) -> str:
-        """Returns the name in the file of an input or constant."""
+        """The name in the file of an input or constant."""
         return str(key)
 
     def address(self, key: Any) -> int | None:
-        """Returns where a value begins, as of ``Seen``."""
+        """Where a value begins, as of ``Seen``."""
         return None
 
     # a run
@@ -278,7 +276,7 @@ class Graph(ABC):
         self.visit(self.event(node))
 
     def runner(self, node: Any, fed: Fed, held: Held) -> Runner:
-        """Returns a node as it was started before: that takes longer than to run it."""
+        """A node as it was started before: that takes longer than to run it."""
         named = node, *fed.items(), *map(array_digest, held.values())
         if named not in self.ready:
             shapes = [fed[key][0] if key in fed else self.described_at(key)[0] for key in node.uses]
@@ -292,42 +290,41 @@ class Graph(ABC):
     # what is said of a node
 
     def described_at(self, key: Any) -> Known:
-        """Returns shape and dtype of a value of the run, alive or not, or of a constant."""
+        """Shape and dtype of a value of the run, alive or not, or of a constant."""
         if key not in self.known:
             self.known[key] = self.described(self.constants[key])
         return self.known[key]
 
     def array(self, key: Any) -> np.ndarray:
-        """Returns a value's bits as a container array."""
+        """A value's bits as a container array."""
         held = key not in self.values
         return self.container(key, self.constants[key] if held else self.values[key])
 
     def seen(self, key: Any) -> Seen:
-        """Returns a value as it is met."""
         shape, dtype = self.described_at(key)
         held = key not in self.values
         name = self.name(key) if held or key in self.inputs else ""
         role, address = (WEIGHT, None) if held else (INPUT, self.address(key))
         return Seen(key, shape, dtype, partial(self.array, key), role, name, address)
 
-    def operand(self, key: Any, at: int) -> Operand:
-        """Returns an operand of a call; ``at``: its place among what is read."""
-        return Operand(at, *self.described_at(key), partial(self.array, key))
-
     def event(self, node: Any) -> Operation:
-        """Returns a node that has just run as an operation."""
+        """A node that has just run as an operation."""
         for key in node.gives:
             self.known[key] = self.described(self.values[key])
         unread = node.op in self.BY_SHAPE
         reads = [] if unread else node.reads
         places: Iterator[int] = repeat(-1) if unread else count()
-        operands = [None if key is None else self.operand(key, next(places)) for key in node.slots]
+        operands = [
+            None
+            if key is None
+            else Operand(next(places), *self.described_at(key), partial(self.array, key))
+            for key in node.slots
+        ]
         seen, gives = ([self.seen(key) for key in keys] for keys in (reads, node.gives))
         shapes, dtypes = [value.shape for value in gives], [value.dtype for value in gives]
-        ends = shapes, dtypes, node.domain, self.opset
-        what = self.meaning(node, Call(node.op, node.words, operands, *ends))
-        again = partial(self.again, node, reads)
-        return Operation(node.op, node.path, seen, gives, what, node.said, again)
+        call = Call(node.op, node.words, operands, shapes, dtypes, node.domain, self.opset)
+        means, again = self.meaning(node, call), partial(self.again, node, reads)
+        return Operation(node.op, node.path, seen, gives, means, node.attributes, again)
 
     def again(
         self, node: Any, reads: Sequence[Any], arrays: Sequence[np.ndarray]
@@ -375,7 +372,7 @@ class GraphRecorder(ABC):
 
     @abstractmethod
     def cuts(self) -> Iterator[Any]:
-        """Yields nodes, what ``run(visit)`` as a Graph does; several where the model can be cut in
+        """Nodes, what ``run(visit)`` as a Graph does; several where the model can be cut in
         several ways."""
 
     def record(self, visit: Visit) -> list[Seen]:
@@ -386,7 +383,7 @@ class GraphRecorder(ABC):
         outputs: list[Seen] = self._as_one(visit) if self.graph is None else self.graph.run(visit)
         return outputs
 
-    def take_nodes(self, before: Any) -> None:
+    def take_over(self, before: Any) -> None:
         """Records as a recorder did before at the same shapes, whose nodes are known by then."""
         if hasattr(before.graph, "with_inputs"):
             self.graph, self.note = before.graph.with_inputs(self.inputs), before.note
@@ -424,7 +421,7 @@ class GraphRecorder(ABC):
         return gives
 
     def given(self, names: Iterable[str]) -> dict[str, np.ndarray]:
-        """Returns the inputs of these names. InputError: one is missing."""
+        """The inputs of these names. InputError: one is missing."""
         arrays = {}
         for name in names:
             if name not in self.inputs:
@@ -437,16 +434,8 @@ def _of_array(name: str, array: np.ndarray) -> Seen:
     return Seen(name, array.shape, str(array.dtype), lambda: array, INPUT, name)
 
 
-@dataclass(frozen=True)
-class OpenedGraph:
-    """A model file: its inputs, and what makes a recorder of it with given arrays."""
-
-    inputs: tuple[Input, ...]
-    recorder: Callable[[Mapping[str, np.ndarray]], GraphRecorder]
-
-
 def content(path: Path) -> bytes:
-    """Returns a file's bytes. InputError where it can't be read."""
+    """A file's bytes. InputError where it can't be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -460,7 +449,7 @@ def refused(
     error: Any,
     todo: str = "give the model's own shapes and types",
 ) -> InputError:
-    """Returns what is said of inputs that a library refuses."""
+    """The error for inputs that a library refuses."""
     shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
     why = f"{library} refuses them: {' '.join(str(error).split())[:200]}"
     return InputError("inputs", shapes, why, todo)

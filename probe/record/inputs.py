@@ -33,7 +33,7 @@ VOCABULARY = 100
 
 
 def listed_inputs(inputs: Any) -> list[Any]:
-    """Returns what a function is called with: an array, or arrays by name, is one argument; a
+    """What a function is called with: an array, or arrays by name, is one argument; a
     sequence has them; None: none."""
     if inputs is None:
         return []
@@ -43,7 +43,7 @@ def listed_inputs(inputs: Any) -> list[Any]:
 
 
 def one_array(name: str, value: Any) -> np.ndarray:
-    """Returns a given input as an array of numbers or texts. InputError: it is none."""
+    """A given input as an array of numbers or texts. InputError: it is none."""
     try:
         array = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -56,7 +56,7 @@ def one_array(name: str, value: Any) -> np.ndarray:
 
 
 def read_inputs(path: Path) -> Arrays:
-    """Returns the arrays of a .npz file, by name in its order, or of a .npy file. InputError."""
+    """The arrays of a .npz file, by name in its order, or of a .npy file. InputError."""
     not_waiting("inputs", path)
     try:
         return foreign(_plain_arrays, path)
@@ -104,15 +104,15 @@ def shapes_of(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
 def in_declared_order(
     inputs: Sequence[Input], arrays: Mapping[str, np.ndarray], notes: list[str] | None = None
 ) -> Arrays:
-    """Returns given arrays under the names of a model's inputs: by name, the others in their order.
+    """Given arrays under the names of a model's inputs: by name, the others in their order.
 
     Of a file that says nothing of its inputs' formats some may be left out. ``notes``: gets what is
     taken for what. InputError: there are too few or too many.
     """
     if not inputs:
         return dict(arrays)
-    names, some = [spec.name for spec in inputs], not any(spec.dtype for spec in inputs)
-    if len(arrays) == len(names) or (some and len(arrays) < len(names)):
+    names, fewer = [spec.name for spec in inputs], not any(spec.dtype for spec in inputs)
+    if len(arrays) == len(names) or (fewer and len(arrays) < len(names)):
         named, said = by_name(names, arrays)
         if notes is not None and said:
             notes[:] = [said]
@@ -123,13 +123,12 @@ def in_declared_order(
 
 
 def by_name(names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> tuple[Arrays, str]:
-    """Returns arrays, no more than names, under the names of a model's inputs: each under its own,
-    the others in order; and what is to be said of these: empty where no name was given, or where
-    there is one input alone."""
+    """Arrays, no more than names, under the names of a model's inputs: by name, the others in
+    order; and a note of these: empty where no name was given, or where there is one input alone."""
     free = (name for name in names if name not in arrays)
     to = {name: name if name in names else next(free) for name in arrays}
-    taken = [f"{name} is taken for {own}" for name, own in to.items() if name != own]
-    named = {own: arrays[name] for name, own in to.items()}
+    taken = [f"{name} is taken for {input}" for name, input in to.items() if name != input]
+    named = {input: arrays[name] for name, input in to.items()}
     unnamed = all(name == f"input{n}" for n, name in enumerate(arrays)) or len(names) == 1
     said = "" if unnamed or not taken else f"of the inputs, {', '.join(taken)}, by their order"
     return {name: named[name] for name in names if name in named}, said
@@ -142,7 +141,7 @@ def generated_inputs(
     shapes: Mapping[str, tuple[int, ...]],
     seed: int = 0,
 ) -> Arrays:
-    """Returns seeded inputs of a model's own shapes: normal numbers, integers 0, 1, 2, ...
+    """Seeded inputs of a model's own shapes: normal numbers, integers 0, 1, 2, ...
 
     ``most``: the size of the axis that is varied, where the model leaves it open. ``shapes``: what
     the user says; of an input without a format they are those of float32. A function, which
@@ -157,11 +156,11 @@ def generated_inputs(
     if not inputs:  # a function, which is called with them in order
         shapes = {name or f"input{n}": shape for n, (name, shape) in enumerate(shapes.items())}
         inputs = [Input(name, shape, "float32") for name, shape in shapes.items()]
-    known = {spec.name for spec in inputs} | ({""} if len(inputs) == 1 else set())
+    names = {spec.name for spec in inputs} | ({""} if len(inputs) == 1 else set())
     for name, shape in shapes.items():
-        if name not in known:
-            there = ", ".join(spec.name for spec in inputs)
-            raise InputError("shape", name, "the model has no such input", f"it has {there}")
+        if name not in names:
+            listed = ", ".join(spec.name for spec in inputs)
+            raise InputError("shape", name, "the model has no such input", f"it has {listed}")
         spec = next(spec for spec in inputs if spec.name == name or not name)
         if spec.dtype and len(spec.shape) != len(shape):
             why = f"{spec.name} has {axes_text(len(spec.shape))}"
@@ -206,7 +205,7 @@ def _how(spec: Input, vary: str | None, most: int) -> str:
 
 
 def _varied_by_shape(spec: Input, vary: str | None) -> list[int]:
-    """Returns the axes of a model's input that are varied, as far as its own shape says."""
+    """The axes of a model's input that are varied, as far as its own shape says."""
     if vary == "batch":
         return [0] if spec.shape and spec.shape[0] is None else []
     if vary == "length":
@@ -216,7 +215,7 @@ def _varied_by_shape(spec: Input, vary: str | None) -> list[int]:
 
 
 def generated_input(spec: Input, shape: tuple[int, ...], seed: int) -> np.ndarray:
-    """Returns the generated array of one input. A mask is all ones, kinds of tokens all zero."""
+    """The generated array of one input. A mask is all ones, kinds of tokens all zero."""
     if math.prod(shape) > MOST:
         sizes = "x".join(map(str, shape))
         raise InputError(
@@ -248,7 +247,7 @@ def named_axes(vary: str) -> list[tuple[str, int]]:
 def varied_axes(
     vary: str, arrays: Mapping[str, np.ndarray], inputs: Sequence[Input]
 ) -> dict[str, int]:
-    """Returns the axis of each input that is varied. InputError: there is none."""
+    """The axis of each input that is varied. InputError: there is none."""
     declared = {spec.name: spec for spec in inputs if spec.dtype}
     if vary not in ("batch", "length"):
         axes = dict(named_axes(vary))
@@ -262,18 +261,18 @@ def varied_axes(
         return axes
     free = dict[str, list[int]]()  # the likeliest last: the last open axis, else the longest
     for name, array in arrays.items():
-        some = range(min(1, array.ndim - 1), array.ndim) if vary == "length" else range(1)
+        likely = range(min(1, array.ndim - 1), array.ndim) if vary == "length" else range(1)
         if declared:
             shape = declared[name].shape
-            free[name] = [axis for axis in some if axis < len(shape) and shape[axis] is None]
+            free[name] = [axis for axis in likely if axis < len(shape) and shape[axis] is None]
         elif array.ndim:
-            free[name] = sorted(some, key=lambda axis: (array.shape[axis], axis))
+            free[name] = sorted(likely, key=lambda axis: (array.shape[axis], axis))
     sizes = [arrays[name].shape[axes[-1]] for name, axes in free.items() if axes]
     size = (max(sizes) if vary == "length" else sizes[0]) if sizes else 0
     axes = {
         name: fitting[-1]
-        for name, each in free.items()
-        if (fitting := [axis for axis in each if arrays[name].shape[axis] == size])
+        for name, axes in free.items()
+        if (fitting := [axis for axis in axes if arrays[name].shape[axis] == size])
     }
     if not axes:
         shapes = ", ".join(_open(spec) for spec in inputs) or "its inputs have no such axis"
@@ -315,11 +314,10 @@ def arrays_restored(arrays: Sequence[Any]) -> Iterator[None]:
     A function may change its arguments (``x += 1``), and its next run has to start from the same
     numbers, at the same addresses.
     """
-    every = [array for array in arrays if isinstance(array, np.ndarray)]
-    before = [np.array(array) for array in every]
+    before = [(array, np.array(array)) for array in arrays if isinstance(array, np.ndarray)]
     try:
         yield
     finally:
-        for array, held in zip(every, before, strict=True):
+        for array, held in before:
             if array.tobytes() != held.tobytes():
                 array[...] = held

@@ -25,7 +25,7 @@ from probe.case.errors import InputError
 from probe.order import semantics as s
 from probe.order.semantics import Call, Each, Meaning, Passes, Unknown
 from probe.record import jax_programs as programs
-from probe.record.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
+from probe.record.contract import CONSTANT, INPUT, WEIGHT, Operation, Seen, Visit
 from probe.record.recording import array_digest
 
 try:
@@ -59,7 +59,7 @@ class JaxRecorder:
 
     @property
     def note(self) -> str:
-        """Returns which programs can't be looked into."""
+        """Which programs can't be looked into."""
         if not self.programs:
             return ""
         names = ", ".join(self.programs)
@@ -76,13 +76,13 @@ class JaxRecorder:
 
 
 def _array_leaves(returned: Any) -> list[Any]:
-    """Returns what a function returned, but for texts."""
+    """What a function returned, but for texts."""
     leaves = jax.tree_util.tree_leaves(returned)
     return [leaf for leaf in leaves if not isinstance(leaf, str | bytes)]
 
 
 def _jax_bits(value: Any) -> np.ndarray:
-    """Returns an array's bits as a container array; a number of Python's in the format that JAX
+    """An array's bits as a container array; a number of Python's in the format that JAX
     gives it."""
     array = value if _is_array(value) else np.asarray(value, core.typeof(value).dtype)
     return programs.bits_in(array)
@@ -135,25 +135,25 @@ class _RunValues:
         self.count = 0
 
     def key(self, value: Any) -> Hashable:
-        """Returns the same for the same value; numbers and NumPy's arrays by their content."""
+        """The same for the same value; numbers and NumPy's arrays by their content."""
         if not _is_array(value):
             array = _jax_bits(value)
             return ("content", array.dtype.str, array.shape, array_digest(array))
-        known = self.live.get(id(value))
-        if known is None or known[0]() is not value:
+        met = self.live.get(id(value))
+        if met is None or met[0]() is not value:
             self.count += 1
-            self.live[id(value)] = known = weakref.ref(value), self.count
-        return known[1]
+            self.live[id(value)] = met = weakref.ref(value), self.count
+        return met[1]
 
     def either(self, args: Sequence[Any]) -> bool:
-        """Returns whether any of two factors could be the weight: nothing has named or computed the
+        """Whether any of two factors could be the weight: nothing has named or computed the
         first, as where ``vmap`` puts the input second. Both are inputs then, if they are small."""
-        first, *rest = args
+        first, *further = args
         unknown = id(first) not in self.named and id(first) not in self.live
-        return unknown and bool(rest) and prod(np.shape(rest[0])) <= SMALL
+        return unknown and bool(further) and prod(np.shape(further[0])) <= SMALL
 
     def seen(self, value: Any, weight: bool = False) -> Seen:
-        """Returns the value as the contract has it; ``weight``: one where nothing else is known."""
+        """The value as the contract has it; ``weight``: one where nothing else is known."""
         role, name = self.named.get(id(value), (INPUT, ""))
         if weight and role == INPUT and id(value) not in self.live:
             role = WEIGHT
@@ -182,50 +182,47 @@ class _Trace(Base):  # type: ignore[misc]
         if programs.inner(primitive, params) is not None or primitive.name in programs.LOOPS:
             self._program(primitive, list(args), params, gives)
         else:
-            ins, outs = ([*map(core.typeof, some)] for some in (args, gives))
-            means = meaning(programs.call_of(primitive, params, ins, outs))
-            said = _said_of(primitive, params, ins, means)
-            self._visit(primitive.name, self._path(), self._reads(primitive, args), gives, said)
+            ins, outs = ([*map(core.typeof, values)] for values in (args, gives))
+            call = programs.PrimitiveCall(primitive, params, ins)
+            self._visit(call, self._reads(primitive, args), gives, meaning(call.asked(outs)))
         return result
 
     def stage_value(self, val: Any) -> Any:
-        """Returns a value as an array; nothing is computed."""
+        """A value as an array; nothing is computed."""
         return core.eval_trace.stage_value(val)
 
-    def process_custom_jvp_call(self, primitive: Any, fun: Any, *rest: Any, **_: Any) -> Any:
-        """Returns the function itself, whose derivative is not needed here."""
-        with core.set_current_trace(self):
-            return fun.call_wrapped(*rest[1])
+    # the function itself runs: its derivative is not needed here
 
-    def process_custom_vjp_call(self, primitive: Any, fun: Any, *rest: Any, **_: Any) -> Any:
-        """Returns the function itself, whose derivative is not needed here."""
+    def process_custom_jvp_call(self, primitive: Any, fun: Any, *more: Any, **_: Any) -> Any:
         with core.set_current_trace(self):
-            return fun.call_wrapped(*rest[2])
+            return fun.call_wrapped(*more[1])
+
+    def process_custom_vjp_call(self, primitive: Any, fun: Any, *more: Any, **_: Any) -> Any:
+        with core.set_current_trace(self):
+            return fun.call_wrapped(*more[2])
 
     def _reads(self, primitive: Any, args: Sequence[Any]) -> list[Seen]:
-        """Returns what a primitive reads, the second of a product's factors as its weights."""
+        """What a primitive reads, the second of a product's factors as its weights."""
         weighs = primitive.name in WEIGHING and not self.values.either(args)
         return [self.values.seen(value, weighs and n == 1) for n, value in enumerate(args)]
 
     def _program(self, primitive: Any, args: list[Any], params: Any, gives: list[Any]) -> None:
         """Reports what is inside a program if it can be looked into, then the program."""
         within, behind = programs.inner(primitive, params), programs.constants(params)
+        call = programs.PrimitiveCall(primitive, params, [*map(core.typeof, args)])
         equation = None if within is None else only(programs.flat_of(within))
-        reads = self._reads(primitive if equation is None else equation.own, [*args, *behind])
+        reads = self._reads(primitive if equation is None else equation.native, [*args, *behind])
         if equation is not None and not behind:
-            said = _said_of(
-                primitive, params, [*map(core.typeof, args)], meant_by(within, equation)
-            )
-            said = said._replace(attributes=programs.params_of(equation.words))
-            self._visit(equation.op, self._path(), reads, gives, said)
+            means = meant_by(within, equation)
+            self._visit(call, reads, gives, means, equation.op, words=equation.words)
             return
         name = f"{primitive.name} {params['name']}" if "name" in params else primitive.name
-        call, self.calls = self.calls, self.calls + 1
+        number, self.calls = self.calls, self.calls + 1
         decisions, last = self.recorder.decisions, None
-        if call not in decisions:
-            decisions[call] = self._decision(primitive, args, params, gives)
-            self.recorder.programs |= {} if decisions[call] else {name: None}
-        decision = decisions[call]
+        if number not in decisions:
+            decisions[number] = self._decision(primitive, args, params, gives)
+            self.recorder.programs |= {} if decisions[number] else {name: None}
+        decision = decisions[number]
         self.depth += 1
         if decision == "equations":
             with core.set_current_trace(self):
@@ -234,34 +231,32 @@ class _Trace(Base):  # type: ignore[misc]
             last = self._inside(decision, args)
         self.depth -= 1
         self.products = self.products if self.depth else set()
-        if last is not None:
-            reads += [self.values.seen(value) for value in last]
-            means: Meaning = Passes(tuple(range(len(reads) - len(last), len(reads))))
-        else:
-            means = Unknown(AS_ONE)
-        said = _said_of(primitive, params, [*map(core.typeof, args)], means)
-        self._visit(name, self._path(), reads, gives, said)
+        if last is None:
+            self._visit(call, reads, gives, Unknown(AS_ONE), name)
+            return
+        reads += [self.values.seen(value) for value in last]
+        passed = tuple(range(len(reads) - len(last), len(reads)))
+        self._visit(call, reads, gives, Passes(passed), name)
 
     def _inside(self, opened: programs.OpenedProgram, args: list[Any]) -> list[Any]:
         """Reports the equations of a compiled program from the values that it also returns."""
         values = opened.values(args)
         for equation in opened.program.equations:
-            given = [opened.read(each, values) for each in equation.slots]
             gives = [values[n] for n in equation.gives]
-            reads = [self.values.seen(each) for each in given]
+            reads = [self.values.seen(opened.read(each, values)) for each in equation.slots]
             if equation.op in programs.LOOPS:
                 reads += [self.values.seen(each) for each in programs.constants(equation.words)]
                 means: Meaning = Unknown(LOOP)
             else:
                 means = meaning(equation.called())
             path = "/".join(filter(None, (self._path(), equation.path)))
-            said = _said_of(equation.own, equation.words, equation.ins, means)
-            self._visit(equation.op, path, reads, gives, said)
+            call = programs.PrimitiveCall(equation.native, equation.words, equation.ins)
+            self._visit(call, reads, gives, means, path=path)
         return opened.results(values)
 
     @staticmethod
     def _decision(primitive: Any, args: Any, params: Any, gives: list[Any]) -> Any:
-        """Returns how a program is looked into, as of ``JaxRecorder.decisions``: as it gives its
+        """How a program is looked into, as of ``JaxRecorder.decisions``: so that it gives its
         bits."""
         if _gives_bits(lambda: programs.unrolled(primitive, params, args), gives):
             return "equations"
@@ -275,28 +270,35 @@ class _Trace(Base):  # type: ignore[misc]
     def _path() -> str:
         return str(source_info_util.current_name_stack())
 
-    def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], said: Said) -> None:
+    def _visit(
+        self,
+        call: programs.PrimitiveCall,
+        reads: list[Seen],
+        gives: list[Any],
+        means: Meaning,
+        op: str = "",
+        path: str = "",
+        words: Any = None,
+    ) -> None:
+        """Reports a call. ``op``, ``path`` and ``words``: where they are not the primitive's name,
+        the trace's place and the call's parameters."""
         results = [self.values.seen(value) for value in gives]
-        said = self._contracted(said, reads, results) if self.depth else said
-        self.visit(Operation(op, path, reads, results, *said))
+        means = self._contracted(means, reads, results) if self.depth else means
+        attributes = programs.params_of(call.params if words is None else words)
+        ends = op or call.primitive.name, path or self._path(), reads, results
+        self.visit(Operation(*ends, means, attributes, call, call.lines(), IMPORTS))
 
-    def _contracted(self, said: Said, reads: list[Seen], results: list[Seen]) -> Said:
-        """Returns what is said of an operation that a compiled program has inside: LLVM may fuse a
-        product and the addition behind it (XLA's CPU compiler sets ``FPOpFusion::Fast``), so that
-        this sum isn't rounded as IEEE 754 has it, though these numbers may not show it."""
-        means, word = said.meaning, getattr(said.meaning, "word", "")
+    def _contracted(self, means: Meaning, reads: list[Seen], results: list[Seen]) -> Meaning:
+        """What an operation computes that a compiled program has inside: LLVM may fuse a product
+        and the addition behind it (XLA's CPU compiler sets ``FPOpFusion::Fast``), so that this sum
+        isn't rounded as IEEE 754 has it, though these numbers may not show it."""
+        word = getattr(means, "word", "")
         product = any(value.key in self.products for value in reads)
         if isinstance(means, Each) and word in ("add", "subtract") and product:
-            return said._replace(meaning=replace(means, approximate=True))
+            return replace(means, approximate=True)
         if word in ("multiply", "square") or (product and (moves(means) or word == "negative")):
             self.products.update(value.key for value in results)
-        return said
-
-
-def _said_of(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> Said:
-    again = programs.PrimitiveCall(primitive, params, ins)
-    lines = programs.lax_lines(primitive, params, ins)
-    return Said(means, programs.params_of(params), again, lines, IMPORTS)
+        return means
 
 
 SEVERAL = "it computes several things in one"
@@ -309,19 +311,18 @@ SMALL = 1 << 20
 # Operations whose second input is taken for weights where no operation gave it.
 WEIGHING = ("dot_general", "conv_general_dilated")
 
-
 IMPORTS = ("import jax", "import jax.numpy as jnp", "from jax import lax")
 
 
 def _gives_bits(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
-    """Returns whether another way to compute a program's results gives its bits."""
+    """Whether another way to compute a program's results gives its bits."""
     try:
         results = run()
     except Exception:  # whatever a program's equations can't do apart
         return False
     return results is not None and all(
-        array_digest(_jax_bits(ours)) == array_digest(_jax_bits(theirs))
-        for ours, theirs in zip(results, gives, strict=True)
+        array_digest(_jax_bits(result)) == array_digest(_jax_bits(given))
+        for result, given in zip(results, gives, strict=True)
     )
 
 
@@ -383,26 +384,21 @@ def _lax_conv(c: Call) -> s.Meaning:
     )
 
 
-def _slid(c: Call) -> list[int]:
-    """Returns the axes along which a window slides."""
-    names = "window_dimensions", "window_strides", "padding"
-    ends = zip(*(c[name] for name in names), c.shape(), c.gives[0], strict=True)
-    frames = [(size, step, *pads, a - b) for size, step, pads, a, b in ends]
-    return [axis for axis, frame in enumerate(frames) if frame != (1, 1, 0, 0, 0)]
-
-
 def _lax_pool(kind: str) -> s.Row:
     def row(c: Call) -> s.Meaning:
-        slid = _slid(c)
-        rest = [axis for axis in range(c.rank()) if axis not in slid]
-        if set(c["base_dilation"]) - {1} or not rest:
+        names = "window_dimensions", "window_strides", "padding"
+        ends = zip(*(c[name] for name in names), c.shape(), c.gives[0], strict=True)
+        frames = [(size, step, *pads, a - b) for size, step, pads, a, b in ends]
+        slid = [axis for axis, frame in enumerate(frames) if frame != (1, 1, 0, 0, 0)]
+        still = [axis for axis in range(c.rank()) if axis not in slid]
+        if set(c["base_dilation"]) - {1} or not still:
             return s.Unknown("its window slides between elements, or over all axes")
         kernel, stride, dilation, padding = (
             tuple(c[name][axis] for axis in slid)
             for name in ("window_dimensions", "window_strides", "window_dilation", "padding")
         )
         padding = tuple((int(low), int(high)) for low, high in padding)
-        frame = tuple(slid), rest[-1], kernel, stride, dilation, padding
+        frame = tuple(slid), still[-1], kernel, stride, dilation, padding
         return s.Windows(*frame, kind=kind, reads=(0,))
 
     return row
@@ -433,7 +429,7 @@ TABLE |= {
 
 
 def meaning(c: Call) -> s.Meaning:
-    """Returns what a primitive computes; ``Unknown`` where no row of the table says it."""
+    """What a primitive computes; ``Unknown`` where no row of the table says it."""
     return s.by_table(TABLE, c)
 
 
@@ -441,7 +437,7 @@ def meaning(c: Call) -> s.Meaning:
 
 
 def moves(means: s.Meaning) -> bool:
-    """Returns whether elements are only moved, or converted to another format."""
+    """Whether elements are only moved, or converted to another format."""
     if isinstance(means, s.Steps):
         return all(moves(step.meaning) for step in means.steps)
     each = isinstance(means, s.Each) and means.word != "cast"

@@ -44,7 +44,7 @@ MOST_STEPS = 512
 
 @functools.cache
 def is_key(dtype: Any) -> bool:
-    """Returns whether it is the format of random keys, which are arrays of integers inside."""
+    """Whether it is the format of random keys, which are arrays of integers inside."""
     return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
 
 
@@ -65,7 +65,7 @@ GENERATORS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
 
 
 def _jax_array(array: np.ndarray, dtype: Any) -> Any:
-    """Returns JAX's array of container bits. Integers that stand for another format stay that."""
+    """JAX's array of container bits. Integers that stand for another format stay that."""
     if is_key(dtype):
         kind = _name(dtype).removeprefix("key<").removesuffix(">")
         return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=GENERATORS[kind])
@@ -75,7 +75,7 @@ def _jax_array(array: np.ndarray, dtype: Any) -> Any:
 
 
 def bits_in(value: Any) -> np.ndarray:
-    """Returns the bits of an array as a container array: those of formats that NumPy hasn't as
+    """The bits of an array as a container array: those of formats that NumPy hasn't as
     unsigned integers, a random key's as its data."""
     array = np.asarray(jax.random.key_data(value) if is_key(value.dtype) else value)
     return array if array.dtype.kind in "biufc" else array.view(f"u{array.dtype.itemsize}")
@@ -86,33 +86,41 @@ def literal_of(atom: Any) -> np.ndarray:
 
 
 class PrimitiveCall:
-    """Runs one primitive or program, on container arrays."""
+    """A call of a primitive or program, which runs it alone on container arrays. ``ins``: abstract
+    values of what it reads."""
 
     def __init__(self, primitive: Any, params: Mapping[str, Any], ins: Sequence[Any]) -> None:
-        self.primitive, self.params = primitive, params
-        self.dtypes = [aval.dtype for aval in ins]
+        self.primitive, self.params, self.ins = primitive, params, ins
         self.wide = bool(jax.config.jax_enable_x64)
+
+    def asked(self, outs: Sequence[Any]) -> Call:
+        """The call as the table is asked about it. ``outs``: abstract values of its results."""
+        reads = [Operand(n, *aval_of(aval)) for n, aval in enumerate(self.ins)]
+        gives, dtypes = zip(*map(aval_of, outs), strict=True) if outs else ((), ())
+        return Call(self.primitive.name, self.params, reads, gives, dtypes)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         # as it was when it was recorded: JAX would take float64 for float32 otherwise
         with jax.enable_x64(self.wide):
             # behind its operands may be the arrays that a program closed over
-            operands = [_jax_array(*both) for both in zip(arrays, self.dtypes, strict=False)]
+            both = zip(arrays, self.ins, strict=False)
+            operands = [_jax_array(array, aval.dtype) for array, aval in both]
             return [bits_in(value) for value in bind(self.primitive, self.params, operands)]
+
+    def lines(self) -> Lines | None:
+        """Lines as a user writes them: ``jax.lax`` in Python, programs as ``@jax.jit``. The same
+        functions, with the same numbers, are the same primitives and so the same compiled code.
+        None: there is no such text."""
+        within = inner(self.primitive, self.params)
+        if within is not None:
+            return _program(flat_of(within), len(self.ins))
+        text = lax_text(self.primitive, self.params, self.ins)
+        return text and (lambda names, y: [f"{y} = {text(list(names)[: len(self.ins)])}"])
 
 
 def bind(primitive: Any, params: Mapping[str, Any], operands: Sequence[Any]) -> list[Any]:
     results = primitive.bind(*operands, **primitive.get_bind_params(params))
     return list(results) if primitive.multiple_results else [results]
-
-
-def call_of(
-    primitive: Any, params: Mapping[str, Any], ins: Sequence[Any], outs: Sequence[Any]
-) -> Call:
-    """Returns a primitive as the table is asked about it. ``ins``, ``outs``: abstract values."""
-    reads = [Operand(n, *aval_of(aval)) for n, aval in enumerate(ins)]
-    gives, dtypes = zip(*map(aval_of, outs), strict=True) if outs else ((), ())
-    return Call(primitive.name, params, reads, gives, dtypes)
 
 
 def params_of(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,7 +138,7 @@ def params_of(params: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(eq=False)
 class Equation(Node):
-    """An equation: ``own`` its primitive, ``words`` the parameters; ``ins``, ``outs``: abstract
+    """An equation: ``native`` its primitive, ``words`` the parameters; ``ins``, ``outs``: abstract
     values. Keys: variables of its jaxpr; of a flat program numbers of values, those below zero of
     arrays that functions closed over, or literals. ``path``: the scopes that it is in."""
 
@@ -138,11 +146,11 @@ class Equation(Node):
     outs: Sequence[Any] = ()
 
     def called(self) -> Call:
-        return call_of(self.own, self.words, self.ins, self.outs)
+        return PrimitiveCall(self.native, self.words, self.ins).asked(self.outs)
 
 
 def _body_of(closed: Any) -> Body:
-    """Returns a closed jaxpr; literals are among its constants."""
+    """A closed jaxpr; literals are among its constants."""
     jaxpr = closed.jaxpr
     constants: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
 
@@ -154,10 +162,10 @@ def _body_of(closed: Any) -> Body:
 
     nodes = []
     for eqn in jaxpr.eqns:
-        ins, outs = ([atom.aval for atom in some] for some in (eqn.invars, eqn.outvars))
-        own = eqn.primitive, eqn.primitive.name, [*map(key, eqn.invars)], eqn.outvars
+        ins, outs = ([atom.aval for atom in atoms] for atoms in (eqn.invars, eqn.outvars))
+        called = eqn.primitive, eqn.primitive.name, [*map(key, eqn.invars)], eqn.outvars
         path = str(eqn.source_info.name_stack)
-        nodes.append(Equation(*own, words=eqn.params, path=path, ins=ins, outs=outs))
+        nodes.append(Equation(*called, words=eqn.params, path=path, ins=ins, outs=outs))
     return Body(nodes, jaxpr.invars, [*map(key, jaxpr.outvars)], constants)
 
 
@@ -166,7 +174,7 @@ class Flat(Interpreter):
     inputs, then what its equations give. Loops are equations.
 
     ``ins``: abstract values of its inputs; ``consts``: the arrays that functions closed over,
-    numbered -1, -2, ...; ``every``: these, and those of functions that its loops run;
+    numbered -1, -2, ...; ``closed_over``: these, and those of functions that its loops run;
     ``outputs``: numbers, or literals.
     """
 
@@ -187,7 +195,7 @@ class Flat(Interpreter):
 
     def run_node(self, node: Equation, read: list[Any], inside: str) -> Sequence[Any]:
         path = "/".join(filter(None, (inside, node.path)))
-        within = inner(node.own, node.words)
+        within = inner(node.native, node.words)
         if within is not None:
             return self.walk(_body_of(within), read, path)
         gives = range(self._given, self._given + len(node.gives))
@@ -196,16 +204,16 @@ class Flat(Interpreter):
         return gives
 
     @functools.cached_property
-    def every(self) -> list[Any]:
+    def closed_over(self) -> list[Any]:
         arrays = {id(value): value for value in self.consts}
         for eqn in self.equations:
             for closed in bodies(eqn.words):
-                arrays.update((id(value), value) for value in flat_of(closed).every)
+                arrays.update((id(value), value) for value in flat_of(closed).closed_over)
         return list(arrays.values())
 
     @property
     def direct(self) -> bool:
-        """Returns whether it is one equation on its own inputs, in order."""
+        """Whether it is one equation on its own inputs, in order."""
         if len(self.equations) != 1:
             return False
         eqn, inputs = self.equations[0], tuple(range(len(self.ins)))
@@ -218,7 +226,7 @@ class Flat(Interpreter):
         step: Callable[[int, Equation, list[Any]], Sequence[Any]],
         literal: Callable[[Any], Any] = literal_of,
     ) -> tuple[list[Any], list[Any]]:
-        """Returns all values, by number, and the results. ``step``: gives the results of an
+        """All values, by number, and the results. ``step``: gives the results of an
         equation, by its number, itself and what it reads: arrays, labels, text, ..."""
         values = list(inputs)
         for place, eqn in enumerate(self.equations):
@@ -229,7 +237,7 @@ class Flat(Interpreter):
     def read(
         self, atom: Any, values: Sequence[Any], consts: Sequence[Any], literal: Callable[..., Any]
     ) -> Any:
-        """Returns what an equation or the program's caller reads."""
+        """What an equation or the program's caller reads."""
         if not isinstance(atom, int):
             return literal(atom)
         return values[atom] if atom >= 0 else consts[~atom]
@@ -239,7 +247,7 @@ _FLAT: Any = weakref.WeakKeyDictionary()
 
 
 def flat_of(closed: Any) -> Flat:
-    """Returns a closed jaxpr, flattened; once for each, as long as it is in use."""
+    """A closed jaxpr, flattened; once for each, as long as it is in use."""
     if closed not in _FLAT:
         _FLAT[closed] = Flat(closed)
     flat: Flat = _FLAT[closed]
@@ -247,7 +255,7 @@ def flat_of(closed: Any) -> Flat:
 
 
 def inner(primitive: Any, params: Mapping[str, Any]) -> Any:
-    """Returns the closed jaxpr that a primitive runs once; None where it doesn't."""
+    """The closed jaxpr that a primitive runs once; None where it doesn't."""
     name = INNER.get(primitive.name)
     jaxpr = params.get(name) if name else None
     if primitive.name == "shard_map" and params["mesh"].size > 1:
@@ -258,7 +266,7 @@ def inner(primitive: Any, params: Mapping[str, Any]) -> Any:
 
 
 def bodies(params: Mapping[str, Any]) -> Iterator[Any]:
-    """Yields the closed jaxprs among a primitive's parameters: of a loop, a solver, a scatter."""
+    """The closed jaxprs among a primitive's parameters: of a loop, a solver, a scatter."""
     for value in params.values():
         for item in value if isinstance(value, tuple | list) else (value,):
             if hasattr(item, "jaxpr") and hasattr(item, "consts"):
@@ -268,8 +276,10 @@ def bodies(params: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def constants(params: Mapping[str, Any]) -> list[Any]:
-    """Returns the arrays that functions which a primitive runs closed over, each once."""
-    arrays = {id(value): value for closed in bodies(params) for value in flat_of(closed).every}
+    """The arrays that functions which a primitive runs closed over, each once."""
+    arrays = {
+        id(value): value for closed in bodies(params) for value in flat_of(closed).closed_over
+    }
     return list(arrays.values())
 
 
@@ -277,7 +287,7 @@ def constants(params: Mapping[str, Any]) -> list[Any]:
 
 
 def unrolled(primitive: Any, params: Mapping[str, Any], args: Sequence[Any]) -> list[Any] | None:
-    """Returns the results of a program's equations, run one by one, or of a loop's or a choice's
+    """The results of a program's equations, run one by one, or of a loop's or a choice's
     steps, as code without such a primitive would run them. None: there are too many."""
     within = inner(primitive, params)
     if within is not None:
@@ -336,35 +346,24 @@ class OpenedProgram:
 
     def _values(self, args: Sequence[Any], consts: Sequence[Any]) -> list[Any]:
         def step(_: int, eqn: Equation, reads: list[Any]) -> list[Any]:
-            return bind(eqn.own, eqn.words, reads)
+            return bind(eqn.native, eqn.words, reads)
 
         return self.program.run(args, consts, step, lambda atom: atom.val)[0][len(args) :]
 
     def values(self, args: Sequence[Any]) -> list[Any]:
-        """Returns all values of a run, by number."""
+        """All values of a run, by number."""
         return [*args, *self._run(list(args), self.program.consts)]
 
     def read(self, atom: Any, values: Sequence[Any]) -> Any:
-        """Returns what an equation or the program's caller reads among its values."""
+        """What an equation or the program's caller reads among its values."""
         return self.program.read(atom, values, self.program.consts, literal_of)
 
     def results(self, values: Sequence[Any]) -> list[Any]:
-        """Returns the program's own results among its values."""
+        """The program's own results among its values."""
         return [self.read(output, values) for output in self.program.outputs]
 
 
 # as text
-
-
-def lax_lines(primitive: Any, params: Mapping[str, Any], ins: Sequence[Any]) -> Lines | None:
-    """Lines as a user writes them: ``jax.lax`` in Python, programs as ``@jax.jit``. The same
-    functions, with the same numbers, are the same primitives and so the same compiled code. None:
-    there is no such text. ``ins``: abstract values of what it reads."""
-    within = inner(primitive, params)
-    if within is not None:
-        return _program(flat_of(within), len(ins))
-    text = lax_text(primitive, params, ins)
-    return text and (lambda names, y: [f"{y} = {text(list(names)[: len(ins)])}"])
 
 
 class Unwritten(Exception):
@@ -372,13 +371,13 @@ class Unwritten(Exception):
 
 
 def _program(program: Flat, count: int) -> Lines | None:
-    """Returns a compiled function of one result, whose equations all have a text."""
+    """A compiled function of one result, whose equations all have a text."""
     if program.consts or len(program.outputs) != 1 or len(program.ins) != count:
         return None
     body: list[str] = []
 
     def step(place: int, eqn: Equation, reads: list[str]) -> list[str]:
-        text = lax_text(eqn.own, eqn.words, eqn.ins)
+        text = lax_text(eqn.native, eqn.words, eqn.ins)
         if text is None or len(eqn.outs) != 1:
             raise Unwritten
         body.append(f"    v{place} = {text(reads)}")
@@ -411,33 +410,33 @@ SPACE = {"jax": jax, "jnp": jax.numpy, "lax": lax}
 def lax_text(
     primitive: Any, params: Mapping[str, Any], ins: Sequence[Any]
 ) -> Callable[[Sequence[str]], str] | None:
-    """Returns what writes a primitive of its operands' names: by the function of ``jax.lax`` that
+    """What writes a primitive of its operands' names: by the function of ``jax.lax`` that
     has its name, with its own parameters, else by itself; None where that text, traced, isn't that
     primitive."""
     name, ways = primitive.name.replace("-", "_"), list[tuple[str, list[str]]]()
     words = {key: param_text(value) for key, value in params.items()}
     for room in (room for room in ROOMS if hasattr(ROOMS[room], name)):
-        known = inspect.signature(getattr(ROOMS[room], name)).parameters
-        own = [key for key, value in params.items() if key in known and value is not None]
-        ways.append((f"{room}.{name}", [f"{key}={words[key]}" for key in own]))
+        taken = inspect.signature(getattr(ROOMS[room], name)).parameters
+        keys = [key for key, value in params.items() if key in taken and value is not None]
+        ways.append((f"{room}.{name}", [f"{key}={words[key]}" for key in keys]))
     for room in (room for room in ROOMS if hasattr(ROOMS[room], f"{name}_p")):
         ways.append((f"{room}.{name}_p.bind", [f"{key}={word}" for key, word in words.items()]))
     avals = tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in ins)
-    for called, own in ways:
-        text = functools.partial(_call_text, called, own)
+    for called, arguments in ways:
+        text = functools.partial(_call_text, called, arguments)
         code = text([f"x{n}" for n in range(len(ins))])
         if _is(code, primitive.name, frozenset(words.items()), avals):
             return text
     return None
 
 
-def _call_text(called: str, own: Sequence[str], reads: Sequence[str]) -> str:
-    return f"{called}({', '.join([*reads, *own])})"
+def _call_text(called: str, arguments: Sequence[str], reads: Sequence[str]) -> str:
+    return f"{called}({', '.join([*reads, *arguments])})"
 
 
 @functools.lru_cache(4096)
 def _is(code: str, name: str, words: frozenset[tuple[str, str]], operands: tuple[Any, ...]) -> bool:
-    """Returns whether a text, traced, is one equation of this primitive and these parameters."""
+    """Whether a text, traced, is one equation of this primitive and these parameters."""
 
     def traced(*args: Any) -> Any:
         # of text that ``lax_text`` has written, of parameters of a function that has run
@@ -457,7 +456,7 @@ def _is(code: str, name: str, words: frozenset[tuple[str, str]], operands: tuple
 
 
 def param_text(value: Any) -> str:
-    """Returns a parameter as it is written; what has no text, as what doesn't run."""
+    """A parameter as it is written; what has no text, as what doesn't run."""
     kind = type(value).__name__
     if isinstance(value, np.dtype | type):
         name = np.dtype(value).name

@@ -26,7 +26,7 @@ from probe.case.errors import Foreign, InputError, foreign
 from probe.order import semantics as s
 from probe.order.semantics import Call, Meaning, Moves, Unknown
 from probe.record import graphs
-from probe.record.contract import Input
+from probe.record.contract import Input, OpenedFile
 from probe.record.graphs import Body, Key, Node
 from probe.targets.backends.litert import aligned_buffer
 
@@ -56,23 +56,25 @@ class LiteRTFile:
             if n not in ins and data is not None and tensor.type in DTYPES:
                 shape = () if tensor.shape is None else tuple(tensor.shape)
                 constants[n] = data.view(DTYPES[tensor.type]).reshape(shape)
-        every = (self._node(operator, constants) for operator in graph.operators)
+        nodes = (self._node(operator, constants) for operator in graph.operators)
         outs = [int(n) for n in graph.outputs]
-        self.body = Body(list(filter(None, every)), ins, outs, constants)
+        self.body = Body(list(filter(None, nodes)), ins, outs, constants)
 
     def _data(self, tensor: Any) -> np.ndarray | None:
         data = self.model.buffers[tensor.buffer].data
         return np.asarray(data, np.uint8) if data is not None and len(data) else None
 
     def _node(self, operator: Any, constants: dict[Key, np.ndarray]) -> Node | None:
-        """Returns an operator; None of one that widens a constant, which XNNPACK unpacks as a
-        weight: then that is a constant."""
+        """An operator; None where it widens a constant, which XNNPACK unpacks as a weight: then its
+        result is a constant."""
         code = self.model.operatorCodes[operator.opcodeIndex]
         op = NAMES[max(code.builtinCode, code.deprecatedBuiltinCode)]
         if op == "CUSTOM":
             op = str((code.customCode or b"custom").decode(errors="replace"))
-        every = (() if some is None else some for some in (operator.inputs, operator.outputs))
-        operands, gives = ([None if n < 0 else int(n) for n in some] for some in every)
+        ends = operator.inputs, operator.outputs
+        operands, gives = (
+            [None if n < 0 else int(n) for n in (() if end is None else end)] for end in ends
+        )
         # variables an operator keeps for itself
         slots = [None if k is None or self.tensors[k].isVariable else k for k in operands]
         half = constants.get(slots[0]) if slots else None
@@ -92,13 +94,13 @@ class LiteRTFile:
         return text.decode(errors="replace") if isinstance(text, bytes) else str(text or key)
 
     def scaled(self, key: Key) -> bool:
-        """Returns whether a tensor's integers stand for other numbers."""
+        """Whether a tensor's integers stand for other numbers."""
         quantisation = self.tensors[key].quantization
         scale = None if quantisation is None else quantisation.scale
         return scale is not None and len(scale) > 0
 
     def inputs(self) -> tuple[Input, ...]:
-        """Returns the model's inputs; None for the batch, and for sizes that are left open."""
+        """The model's inputs; None for the batch, and for sizes that are left open."""
         inputs = []
         for key in self.body.inputs:
             tensor, name = self.tensors[key], self.name(key)
@@ -113,7 +115,7 @@ class LiteRTFile:
     def model_of(
         self, node: Node, fed: graphs.Fed, shapes: graphs.Fed, constants: graphs.Held
     ) -> bytes:
-        """Returns a model of an operator, whose results are its outputs. Its tensors have the
+        """A model of an operator, whose results are its outputs. Its tensors have the
         file's numbers; all that it doesn't use are empty.
 
         ``fed``: what it reads from before; ``shapes``: of values, where they aren't the file's;
@@ -122,8 +124,8 @@ class LiteRTFile:
         model, graph, empty = schema.ModelT(), schema.SubGraphT(), aligned_buffer(schema)
         # the schema asks for a first buffer that is empty: it is that of all tensors without one
         model.buffers = list(self.model.buffers) if node.op in NESTED else [empty]
-        ends = (() if some is None else some for some in (node.own.inputs, node.own.outputs))
-        used = {int(n) for some in ends for n in some}
+        ends = node.native.inputs, node.native.outputs
+        used = {int(n) for end in ends if end is not None for n in end}
         graph.tensors = []
         for n, tensor in enumerate(self.tensors):
             graph.tensors.append(copy(tensor) if n in used else schema.TensorT())
@@ -137,7 +139,7 @@ class LiteRTFile:
                 graph.tensors[n].buffer = len(model.buffers)
                 model.buffers.append(aligned_buffer(schema))
                 model.buffers[-1].data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        graph.operators, graph.name = [node.own], b"main"
+        graph.operators, graph.name = [node.native], b"main"
         graph.inputs, graph.outputs = list(fed), list(node.gives)
         model.operatorCodes, model.version = self.model.operatorCodes, self.model.version
         model.subgraphs = [graph, *(self.model.subgraphs[1:] if node.op in NESTED else ())]
@@ -188,8 +190,7 @@ class LiteRTOperators(graphs.Graph):
 
 
 def interpreter_of(model: bytes, switches: Mapping[str, str]) -> Any:
-    """Returns an interpreter of a model: ``threads``, and ``xnnpack``: 0 for the
-    built-in kernels."""
+    """An interpreter of a model: ``threads``, and ``xnnpack``: 0 for the built-in kernels."""
     words: dict[str, Any] = {}
     if "threads" in switches:
         words["num_threads"] = int(switches["threads"])
@@ -249,7 +250,7 @@ AGAIN = "convert or download it again"
 
 def opened(
     path: Path, trust: bool = False, switches: Mapping[str, str] | None = None
-) -> graphs.OpenedGraph:
+) -> OpenedFile:
     """Opens a ``.tflite`` file, which runs no code. InputError where it can't be read.
 
     ``switches``: of the target, ``threads`` and ``xnnpack``.
@@ -257,7 +258,7 @@ def opened(
     path = Path(path)
     file = graphs.read(path.name, lambda: LiteRTFile(graphs.content(path)), AGAIN)
     inputs = graphs.read(path.name, file.inputs, AGAIN)
-    return graphs.OpenedGraph(inputs, lambda arrays: LiteRTRecorder(path, arrays, switches))
+    return OpenedFile(inputs, lambda arrays: LiteRTRecorder(path, arrays, switches))
 
 
 # what operators compute
@@ -293,8 +294,8 @@ def _lite_padding(
 
 @TABLE.row("CONV_2D DEPTHWISE_CONV_2D")
 def _lite_conv(c: Call) -> s.Meaning:
-    kernel, whole = c.shape(1)[1:3], c.op == "CONV_2D"
-    weights, inner = ((1, 2, 3, 0), c.shape(1)[-1]) if whole else ((1, 2, 0, 3), 1)
+    kernel, depthwise = c.shape(1)[1:3], c.op != "CONV_2D"
+    weights, inner = ((1, 2, 0, 3), 1) if depthwise else ((1, 2, 3, 0), c.shape(1)[-1])
     window = (kernel, *_strides_and_dilations(c))
     padding = _lite_padding(c, c.shape(0), c.gives[0], *window)
     groups, reads = c.shape(0)[-1] // inner, c.places(0, 1, 2)
@@ -345,7 +346,7 @@ TABLE |= {
 
 
 def meaning(c: Call) -> s.Meaning:
-    """Returns what an operator computes, with the activation that it applies behind."""
+    """What an operator computes, with the activation that it applies behind."""
     number = int(c.get("fusedActivationFunction") or 0)
     means = s.by_table(TABLE, c)
     return s.then(c, means, FUSED[number]) if number else means

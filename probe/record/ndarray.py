@@ -55,11 +55,9 @@ class ArrayRecorder:
             outputs = _several(self.function(*self.inputs, **self.weights))
             return [np.array(_native(output)) for output in outputs]
 
-    def again(self, bare: tuple[Callable[..., Any], Sequence[Any]]) -> ArrayRecorder:
-        """Returns a recorder of a function, which returns the same beside, of these arrays."""
-        other = ArrayRecorder(bare[0], *bare[1])
-        other.beside = self.beside
-        return other
+    def take_over(self, before: ArrayRecorder) -> None:
+        """The function returns the same beside its arrays as in an earlier recorder."""
+        self.beside = before.beside
 
     def record(self, visit: Visit) -> list[Seen]:
         """As of ``Recorder``. Unseen: outputs do not come from NumPy's calls."""
@@ -90,7 +88,7 @@ def _several(result: Any) -> list[Any]:
 
 
 def _native(value: Any) -> np.ndarray:
-    """Returns the same numbers in this processor's order of bytes, which bits are compared in."""
+    """The same numbers in this processor's order of bytes, which bits are compared in."""
     array = np.asarray(value)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
@@ -125,7 +123,7 @@ class _ArgumentHole(int):
 
 
 def _swap(value: Any, to: Callable[[Any], Any], kind: type = np.ndarray) -> Any:
-    """Returns arguments with what is of a kind replaced."""
+    """Arguments with what is of a kind replaced."""
     if isinstance(value, kind):
         return to(value)
     if isinstance(value, tuple | list):
@@ -140,7 +138,7 @@ def _fill_in(value: Any, arrays: Sequence[Any]) -> Any:
 
 
 def _of_kind(value: Any, kind: type) -> list[Any]:
-    """Returns what is of a kind among arguments."""
+    """What is of a kind among arguments."""
     leaves: list[Any] = []
     _swap(value, leaves.append, kind)
     return leaves
@@ -185,20 +183,20 @@ class _ArrayRun:
         self.visit, self.count, self.gave = visit, 0, set[Any]()
 
     def kept(self, value: Any) -> Seen:
-        """Returns an output as it is now; later its memory may hold something else."""
+        """An output as it is now; later its memory may hold something else."""
         output, bits = self.seen(value), np.array(value)
         output.array = lambda: bits
         return output
 
     def watched(self, array: np.ndarray, role: str = INPUT, name: str = "") -> WatchedArray:
-        """Returns an array that reports what is done with it."""
+        """An array that reports what is done with it."""
         self.count += 1
         watched = np.asarray(array).view(WatchedArray)
         watched.run, watched.key, watched.role, watched.name = self, self.count, role, name
         return watched
 
     def seen(self, value: Any) -> Seen:
-        """Returns a value as the contract has it; numbers by their content."""
+        """A value as the contract has it; numbers by their content."""
         plain = _native(value)
         key = getattr(value, "key", None)
         if key is None:
@@ -330,7 +328,7 @@ def _refuse_change(*_: Any, **__: Any) -> Any:
 
 
 def _writing(function: Any, out: np.ndarray) -> Callable[..., np.ndarray]:
-    """Returns what writes into ``out`` as a function that returns its result: in an array that
+    """What writes into ``out`` as a function that returns its result: in an array that
     lies like it, as a library may add differently where its result lies otherwise."""
     like = np.asarray(out)
     shape, dtype, order = like.shape, like.dtype, "F" if like.flags.fnc else "C"
@@ -435,7 +433,7 @@ TABLE |= {
 
 
 def meaning(c: Call, args: Sequence[Any], words: dict[str, Any]) -> Meaning:
-    """Returns what a call computes; unknown where its row takes no such arguments."""
+    """What a call computes; unknown where its row takes no such arguments."""
     row = TABLE.get(c.op)
     if row is None:
         return s.moved(c.op) or s.Unknown(f"{c.op} is not described in probe")

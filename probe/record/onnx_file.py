@@ -38,8 +38,8 @@ def dtype_of(kind: int) -> str:
 
 @functools.cache
 def onnx_type(dtype: str) -> int:
-    every = [n for n in onnx.TensorProto.DataType.values() if n != onnx.TensorProto.UNDEFINED]
-    return next(n for n in every if dtype_of(n) == dtype)
+    kinds = [n for n in onnx.TensorProto.DataType.values() if n != onnx.TensorProto.UNDEFINED]
+    return next(n for n in kinds if dtype_of(n) == dtype)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Constant:
 
     @staticmethod
     def held(node: Any) -> Constant | None:
-        """Returns what a Constant node holds; None for any other node."""
+        """What a Constant node holds; None for any other node."""
         if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
             return None
         (attribute,) = node.attribute
@@ -74,7 +74,7 @@ class Constant:
         return None if kind is None else Constant.of(numpy_helper.from_array(np.array(value, kind)))
 
     def tensor(self, name: str, array: np.ndarray | None = None) -> Any:
-        """Returns a tensor of this type; ``array``: other numbers for it."""
+        """A tensor of this type; ``array``: other numbers for it."""
         if self.other is not None:
             copied = onnx.TensorProto.FromString(self.other.SerializeToString())
             copied.name = name
@@ -89,7 +89,7 @@ class Constant:
 
 @dataclass(eq=False)
 class OnnxNode(Node):
-    """A node of a graph, or of a branch in it; values have the names that they have in ``own``.
+    """A node of a graph, or of a branch in it; values have the names that they have in ``native``.
 
     ``fed``: constants that it doesn't hold.
     """
@@ -98,14 +98,14 @@ class OnnxNode(Node):
 
     @property
     def name(self) -> str:
-        """Returns its name, or that of its first result."""
-        return str(self.own.name or self.gives[0])
+        """Its name, or that of its first result."""
+        return str(self.native.name or self.gives[0])
 
     def proto(self, called: Mapping[Any, str]) -> Any:
-        """Returns it as ONNX has it, with values called by their keys, or as ``called``."""
+        """It as ONNX has it, with values called by their keys, or as ``called``."""
         proto = onnx.NodeProto()
-        proto.CopyFrom(self.own)
-        proto.name = "" if called else self.own.name
+        proto.CopyFrom(self.native)
+        proto.name = "" if called else self.native.name
         rename(proto, called)
         proto.output[:] = [called.get(name, name) for name in proto.output]
         return proto
@@ -118,12 +118,8 @@ def node_of(proto: Any) -> OnnxNode:
     return OnnxNode(proto, proto.op_type, slots, gives, captured(proto), words, "", domain)
 
 
-def new_node(op: str, reads: Sequence[str], gives: str, **words: Any) -> OnnxNode:
-    return node_of(helper.make_node(op, reads, [gives], **words))
-
-
 def graphs(proto: Any) -> Iterator[Any]:
-    """Yields the graphs in a node's attributes: branches and bodies."""
+    """The graphs in a node's attributes: branches and bodies."""
     for attribute in proto.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -131,19 +127,19 @@ def graphs(proto: Any) -> Iterator[Any]:
 
 
 def captured(proto: Any) -> list[str]:
-    """Returns names that the graphs in a node read from outside."""
+    """Names that the graphs in a node read from outside."""
     return list(dict.fromkeys(name for graph in graphs(proto) for name in read_outside(graph)))
 
 
 def read_outside(graph: Any) -> list[str]:
-    """Returns names that a graph reads from outside."""
+    """Names that a graph reads from outside."""
     names: dict[str, None] = {}
-    own = {value.name for value in [*graph.input, *graph.initializer]}
+    inside = {value.name for value in [*graph.input, *graph.initializer]}
     for inner in graph.node:
-        every = [name for name in inner.input if name] + captured(inner)
-        names.update(dict.fromkeys(name for name in every if name not in own))
-        own.update(inner.output)
-    names.update(dict.fromkeys(value.name for value in graph.output if value.name not in own))
+        read = [name for name in inner.input if name] + captured(inner)
+        names.update(dict.fromkeys(name for name in read if name not in inside))
+        inside.update(inner.output)
+    names.update(dict.fromkeys(value.name for value in graph.output if value.name not in inside))
     return list(names)
 
 
@@ -169,7 +165,7 @@ def rename(proto: Any, names: Mapping[str, str]) -> None:
 
 
 def body(graph: Any) -> Body:
-    """Returns a graph. Its inputs: its own, but for those that the file holds, and what it reads
+    """A graph. Its inputs: its own, but for those that the file holds, and what it reads
     from outside."""
     constants = {tensor.name: Constant.of(tensor) for tensor in graph.initializer}
     nodes = []
@@ -227,7 +223,7 @@ GROWING = {"ConstantOfShape": 0, "Expand": 1, "Tile": 1}
 
 
 def _least_elements(node: Any, reads: Sequence[np.ndarray | None]) -> int:
-    """Returns how many elements a node gives at least, as far as its constants say."""
+    """How many elements a node gives at least, as far as its constants say."""
     reads = [*reads, *[None] * 4]
     op = node.op_type
     if op == "Range":
@@ -264,7 +260,7 @@ def _constants(graph: Any, outside: Mapping[str, np.ndarray]) -> dict[str, np.nd
 
 
 def branch(graph: Any, node: OnnxNode) -> Body:
-    """Returns the branch that an ``If`` takes, to stand in its place: it gives what the node gives,
+    """The branch that an ``If`` takes, to stand in its place: it gives what the node gives,
     and its other values have names of their own in the graph around it."""
     taken = onnx.GraphProto()
     taken.CopyFrom(graph)
@@ -273,7 +269,7 @@ def branch(graph: Any, node: OnnxNode) -> Body:
     inside = [name for inner in taken.node for name in inner.output if name]
     names = {name: f"{node.gives[0]}/{name}" for name in [*held, *inside]}
     copies = []
-    for output, name in zip(taken.output, node.own.output, strict=False):
+    for output, name in zip(taken.output, node.native.output, strict=False):
         computed = output.name in inside and output.name not in held
         if name and computed and names[output.name] not in node.gives:
             names[output.name] = name
@@ -301,7 +297,7 @@ def submodel(
     like: Any,
     called: Mapping[Any, str],
 ) -> Any:
-    """Returns a model of a node, whose results are its outputs.
+    """A model of a node, whose results are its outputs.
 
     ``fed``: what is read from before; ``weights``: constants, each with other numbers for it;
     ``like``: the model that has the node; ``called``: names of values, where their keys aren't.
@@ -311,13 +307,15 @@ def submodel(
         for key, (_, dtype) in fed.items()
     ]
     outputs = [onnx.ValueInfoProto(name=called.get(k, k)) for k in node.gives]
-    held = [own.tensor(called.get(key, key), array) for key, (own, array) in weights.items()]
+    held = [
+        constant.tensor(called.get(key, key), array) for key, (constant, array) in weights.items()
+    ]
     graph = helper.make_graph([node.proto(called)], "piece", inputs, outputs, held)
     return onnx.ModelProto(graph=graph, ir_version=like.ir_version, opset_import=like.opset_import)
 
 
 def model_lines(model: Any, weights: Iterable[tuple[str, str]]) -> list[str]:
-    """Returns lines of Python that make a model: its bytes, behind its text for a reader.
+    """Lines of Python that make a model: its bytes, behind its text for a reader.
     ``weights``: names of its constants, with arrays."""
     # names and attributes are a stranger's text: no line of it may end the comment
     text = [f"# {printable(line)}" for line in printer.to_text(model).splitlines()]
@@ -334,8 +332,11 @@ def model_lines(model: Any, weights: Iterable[tuple[str, str]]) -> list[str]:
 def words_in(proto: Any) -> dict[str, Any]:
     """A node's attributes as numbers, texts and lists; tensors as arrays; graphs left out."""
     kinds = onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS
-    own = [attribute for attribute in proto.attribute if attribute.type not in kinds]
-    return {attribute.name: _plain_word(helper.get_attribute_value(attribute)) for attribute in own}
+    return {
+        attribute.name: _plain_word(helper.get_attribute_value(attribute))
+        for attribute in proto.attribute
+        if attribute.type not in kinds
+    }
 
 
 def _plain_word(value: Any) -> Any:
@@ -349,7 +350,7 @@ def _plain_word(value: Any) -> Any:
 
 
 def graph_inputs(graph: Any) -> tuple[Input, ...]:
-    """Returns a graph's inputs that no constant of the file fills. InputError: one is no array."""
+    """A graph's inputs that no constant of the file fills. InputError: one is no array."""
     held, inputs = {tensor.name for tensor in graph.initializer}, []
     for value in graph.input:
         kind = value.type.tensor_type
@@ -392,15 +393,15 @@ class Block:
     inner: int = 0
 
     def _steps(self, shape: Sequence[int], back: bool) -> tuple[list[int], tuple[int, ...]]:
-        """Returns the shape with blocks as axes, and the order in which these are wanted."""
-        n, c, *rest = shape
+        """The shape with blocks as axes, and the order in which these are wanted."""
+        n, c, *window = shape
         first = [n // self.size, self.size] if self.inner else [n]
         second = [c] if self.inner == 1 else [c // self.size, self.size]
-        split, (order, inverse) = [*first, *second, *rest], ORDERS[self.inner]
+        split, (order, inverse) = [*first, *second, *window], ORDERS[self.inner]
         return ([split[a] for a in order], inverse) if back else (split, order)
 
     def turned(self, array: np.ndarray, back: bool = False) -> np.ndarray:
-        """Returns an array in ONNX's order, blocked; ``back``: a blocked one in ONNX's order."""
+        """An array in ONNX's order, blocked; ``back``: a blocked one in ONNX's order."""
         if self.inner == SPLIT:
             return array
         split, order = self._steps(array.shape, back)
@@ -418,19 +419,8 @@ class Block:
         ]
 
 
-def block_size(run: Any) -> int:
-    """Returns the channels in a block on this processor. ``run(node type, array)``: one node."""
-    reordered = run("ReorderInput", np.arange(128, dtype=np.float32).reshape(1, 64, 1, 2))
-    return int(np.argmax(reordered.reshape(-1) == 1))
-
-
-def block_of_filters(shape: tuple[int, ...], size: int) -> Block:
-    """Returns how the filters (filters, channels, height, width) of a blocked convolution lie."""
-    return Block(size, 2 if shape[1] % size == 0 else 1)
-
-
 def block_of_outputs(domain: str, op: str, reads: list[Block | None], size: int) -> Block | None:
-    """Returns how a node's output lies. Nodes of ONNX's own keep the layout of what they read."""
+    """How a node's output lies. Nodes of ONNX's own keep the layout of what they read."""
     if domain == BLOCKED:
         return None if op == "ReorderOutput" else Block(size)
     first = next((block for block in reads if block is not None and block.inner <= 0), None)
@@ -456,14 +446,6 @@ WIDENS = {
 }
 
 
-def _integers(c: Call, name: str, slot: int) -> list[int] | None:
-    """Returns integers of an attribute, or of an input in newer versions; None: of neither."""
-    if c.has(slot):
-        return c.integers(slot)
-    numbers = c.get(name)
-    return None if numbers is None else [int(number) for number in numbers]
-
-
 def _on(c: Call, name: str, otherwise: int = 0) -> bool:
     return bool(c.get(name, otherwise))
 
@@ -472,7 +454,7 @@ def _on(c: Call, name: str, otherwise: int = 0) -> bool:
 
 
 def _fused_function(c: Call) -> tuple[s.Meaning, ...]:
-    """Returns the activation that a fused operator applies behind, if there is one."""
+    """The activation that a fused operator applies behind, if there is one."""
     name, numbers = c.get("activation"), list(c.get("activation_params", []))
     if not name:
         return ()
@@ -566,7 +548,8 @@ def _onnx_pool(c: Call, kind: str) -> s.Meaning:
 
 @TABLE.row(REDUCES)
 def _onnx_reduce(c: Call, word: str) -> s.Meaning:
-    axes = _integers(c, "axes", 1)
+    # an input in newer versions
+    axes = c.integers(1) if c.has(1) else c.get("axes")
     if not axes and _on(c, "noop_with_empty_axes"):
         return s.Unknown("it reduces no axis") if c.op != "ReduceSum" else s.Same()
     return s.reduced(word, axes or range(c.rank()))
@@ -622,5 +605,6 @@ DOMAINS = ("", "com.microsoft", "com.microsoft.nchwc")
 
 
 def meaning(c: Call) -> s.Meaning:
-    known = c.domain in DOMAINS
-    return s.by_table(TABLE, c) if known else s.Unknown(f"{c.op} is not described in probe")
+    if c.domain not in DOMAINS:
+        return s.Unknown(f"{c.op} is not described in probe")
+    return s.by_table(TABLE, c)

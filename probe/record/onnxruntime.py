@@ -26,7 +26,7 @@ from onnx import helper
 from probe.case import layout
 from probe.order.semantics import Call, Meaning, Moves
 from probe.record import graphs, onnx_file
-from probe.record.contract import Laid, Operation, address_lines
+from probe.record.contract import Laid, OpenedFile, Operation, address_lines
 from probe.record.graphs import Body
 from probe.record.onnx_file import BLOCKED, Block, Constant, OnnxNode
 from probe.targets.backends.onnxruntime import option_lines
@@ -41,10 +41,10 @@ UNOPTIMISED = (
 
 
 def settings_lines(switches: Mapping[str, str]) -> list[str]:
-    """Returns lines that make a session's ``settings``: those of the target's switches, and
+    """Lines that make a session's ``settings``: those of the target's switches, and
     ``optimisation``, which may be ``none``."""
-    unoptimised = switches.get("optimisation") == "none"
-    return [*option_lines(switches), *([UNOPTIMISED] if unoptimised else [])]
+    lines = option_lines(switches)
+    return [*lines, UNOPTIMISED] if switches.get("optimisation") == "none" else lines
 
 
 def options(switches: Mapping[str, str]) -> Any:
@@ -76,15 +76,15 @@ class Optimised(graphs.Graph):
         self.model, self.switches = model, {**switches, "optimisation": "none"}
         self.blocks: dict[str, Block] = {}
         self.paths: dict[str, str] = {}
-        own = (opset for opset in model.opset_import if opset.domain in ("", "ai.onnx"))
-        self.opset = max((opset.version for opset in own), default=1)
+        opsets = (each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
+        self.opset = max(opsets, default=1)
         self.branches: dict[tuple[OnnxNode, str], Body] = {}
         onnx_file.written_once(model.graph)
         body = onnx_file.body(model.graph)
         del model.graph.initializer[:]
         super().__init__(body, self._given(inputs, body))
         if any(node.domain == BLOCKED for node in body.nodes):
-            self.block = onnx_file.block_size(self._reordered)
+            self.block = self._block_size()
 
     def _given(self, inputs: Mapping[str, np.ndarray], body: Body) -> dict[str, Any]:
         kinds = {value.name: value.type.tensor_type.elem_type for value in self.model.graph.input}
@@ -98,12 +98,14 @@ class Optimised(graphs.Graph):
         other.ready = self.ready
         return other
 
-    def _reordered(self, op: str, array: np.ndarray) -> np.ndarray:
-        """Runs a node of the blocked layout's domain on an array."""
-        node = onnx_file.new_node(op, ["x"], "y", domain=BLOCKED)
+    def _block_size(self) -> int:
+        """How many channels are in a block on this processor: found by running the node that puts
+        them there."""
+        array = np.arange(128, dtype=np.float32).reshape(1, 64, 1, 2)
+        node = onnx_file.node_of(helper.make_node("ReorderInput", ["x"], ["y"], domain=BLOCKED))
         run = self.started(node, {"x": (array.shape, "float32")}, {})
         (output,) = run([_ort(array, "float32")])
-        return output.numpy()  # type: ignore[no-any-return]
+        return int(np.argmax(output.numpy().reshape(-1) == 1))
 
     # values
 
@@ -140,11 +142,11 @@ class Optimised(graphs.Graph):
         settings.enable_mem_pattern = False
         content = made_of.SerializeToString()
         session = onnxruntime.InferenceSession(content, settings, providers=PROVIDERS)
-        ends = session.get_inputs(), session.get_outputs()
-        inputs, outputs = ([end.name for end in some] for some in ends)
-        own = [self.value(key, held.get(key, constant.array)) for key, constant in beside.items()]
+        inputs = [end.name for end in session.get_inputs()]
+        outputs = [end.name for end in session.get_outputs()]
+        more = [self.value(key, held.get(key, constant.array)) for key, constant in beside.items()]
         return lambda values: session.run_with_ort_values(  # type: ignore[no-any-return]
-            outputs, dict(zip(inputs, (*values, *own), strict=True))
+            outputs, dict(zip(inputs, (*values, *more), strict=True))
         )
 
     def run_node(self, node: OnnxNode, depth: int) -> None:
@@ -153,21 +155,16 @@ class Optimised(graphs.Graph):
             return
         # the branch that is taken stands in its place
         taken = "then_branch" if self.array(node.slots[0]).any() else "else_branch"
-        body = self._branch(node, taken)
+        if (node, taken) not in self.branches:
+            (graph,) = (each.g for each in node.native.attribute if each.name == taken)
+            self.branches[node, taken] = onnx_file.branch(graph, node)
+        body = self.branches[node, taken]
+        self.constants |= body.constants
         for inner in body.nodes if depth else ():
             # of a branch in a branch ONNX Runtime 1.31 packs no constant of the model for its
             # kernels, and runs others
             inner.fed = self.body.constants.keys() & {*inner.uses}
         self.run_body(body, depth + 1)
-
-    def _branch(self, node: OnnxNode, taken: str) -> Body:
-        """Returns a branch, read once."""
-        if (node, taken) not in self.branches:
-            (graph,) = (each.g for each in node.own.attribute if each.name == taken)
-            self.branches[node, taken] = onnx_file.branch(graph, node)
-        body = self.branches[node, taken]
-        self.constants |= body.constants
-        return body
 
     # what is said of them
 
@@ -181,7 +178,8 @@ class Optimised(graphs.Graph):
         self.paths.update(dict.fromkeys(node.gives, node.path))
         if blocked and node.op == "Conv":
             shape = self.constants[node.slots[1]].array.shape
-            self.blocks[node.slots[1]] = onnx_file.block_of_filters(shape, self.block)
+            # there are blocks of input channels too where these are enough
+            self.blocks[node.slots[1]] = Block(self.block, 2 if shape[1] % self.block == 0 else 1)
         if blocked or self.blocks:
             reads = [self.blocks.get(key) for key in node.slots]
             size = getattr(self, "block", 0)
@@ -208,18 +206,18 @@ class Optimised(graphs.Graph):
         again = Laid(event.again, addresses)
         return replace(event, again=again, lines=lines, imports=IMPORTS)
 
-    def lines(self, node: OnnxNode, own: Mapping[Any, str], out: str) -> list[str]:
-        """Returns lines of Python that run a node. ``own``: names of the arrays that it reads;
-        ``out``: of its first result; others are ``out1`` and so on."""
+    def lines(self, node: OnnxNode, read: Mapping[Any, str], out: str) -> list[str]:
+        """Lines of Python that run a node. ``read``: names of the arrays that it reads; ``out``:
+        of its first result; further ones are ``out1`` and so on."""
         outs = {key: f"{out}{n or ''}" for n, key in enumerate(node.gives)}
         code = list[str]()
-        for key in filter(self.blocks.__contains__, own):
-            code += self.blocks[key].lines(own[key], self.described_at(key)[0])
+        for key in filter(self.blocks.__contains__, read):
+            code += self.blocks[key].lines(read[key], self.described_at(key)[0])
         held = self.constants.keys() - node.fed
-        fed = {key: self.described_at(key) for key in own if key not in held}
-        model = onnx_file.submodel(node, fed, {}, self.model, {**own, **outs})
-        code += onnx_file.model_lines(model, [(own[k], own[k]) for k in own if k not in fed])
-        arrays = ", ".join(f'"{own[key]}": {own[key]}' for key in fed)
+        fed = {key: self.described_at(key) for key in read if key not in held}
+        model = onnx_file.submodel(node, fed, {}, self.model, {**read, **outs})
+        code += onnx_file.model_lines(model, [(read[k], read[k]) for k in read if k not in fed])
+        arrays = ", ".join(f'"{read[key]}": {read[key]}' for key in fed)
         code += [
             *settings_lines(self.switches),
             "session = onnxruntime.InferenceSession(model.SerializeToString(), settings, "
@@ -232,7 +230,7 @@ class Optimised(graphs.Graph):
 
 
 def _ort(array: np.ndarray, dtype: str) -> Any:
-    """Returns an array, which must be contiguous, as ONNX Runtime's value, in its own memory."""
+    """An array, which must be contiguous, as ONNX Runtime's value, in its own memory."""
     kind = onnxruntime.OrtValue
     if dtype == "bfloat16":
         return kind.ortvalue_from_numpy_with_onnx_type(array, onnx.TensorProto.BFLOAT16)
@@ -277,7 +275,7 @@ class OnnxRecorder(graphs.GraphRecorder):
 
 def opened(
     path: Path, trust: bool = False, switches: Mapping[str, str] | None = None
-) -> graphs.OpenedGraph:
+) -> OpenedFile:
     """Opens an ``.onnx`` file, which runs no code. InputError where it can't be read.
 
     ``switches``: of the target, such as ``threads``.
@@ -292,4 +290,4 @@ def opened(
 
     model = graphs.read(path.name, load)
     inputs = onnx_file.graph_inputs(model.graph)
-    return graphs.OpenedGraph(inputs, lambda arrays: OnnxRecorder(path, arrays, switches))
+    return OpenedFile(inputs, lambda arrays: OnnxRecorder(path, arrays, switches))

@@ -29,7 +29,7 @@ from google.protobuf import text_format  # type: ignore[import-untyped]
 from probe.case.errors import InputError
 from probe.order.semantics import Unknown
 from probe.record import graphs
-from probe.record.contract import INPUT, WEIGHT, Input, Operation, Seen, Visit
+from probe.record.contract import INPUT, WEIGHT, Input, OpenedFile, Operation, Seen, Visit
 from probe.record.onnx_file import graph_inputs, words_in
 
 # What OpenCV has in the place of dtypes that it lacks.
@@ -53,7 +53,7 @@ TOP = re.compile(r"""top\s*:\s*["']([^"']+)""")
 
 
 def declared(text: str) -> list[str]:
-    """Returns the names of a prototxt's inputs, each once."""
+    """The names of a prototxt's inputs, each once."""
     bare = re.sub(r"#.*", "", text)
     names = TOP_INPUT.findall(bare)
     names += [name for layer in INPUT_LAYER.findall(bare) for name in TOP.findall(layer)]
@@ -135,13 +135,13 @@ def read_net(net: Any) -> Net:
 
 
 def bare_name(value: str) -> str:
-    """Returns a value's or layer's name without what only OpenCV's importer adds."""
+    """A value's or layer's name without what only OpenCV's importer adds."""
     name = value.removeprefix("onnx_node!").removeprefix("onnx_node_output_0!")
     return name.removesuffix("_output0")
 
 
 def fused(layers: Sequence[OpenCVLayer], behind: Container[str]) -> list[list[OpenCVLayer]]:
-    """Returns layers in groups, in an order in which they can run: each of ``FUSING`` with the
+    """Layers in groups, in an order in which they can run: each of ``FUSING`` with the
     layers of the types ``behind`` that alone read what is before them."""
     readers = [name for layer in layers for name in layer.reads]
     groups = dict[str, list[OpenCVLayer]]()
@@ -173,8 +173,8 @@ class Layers:
     def run(self, visit: Visit) -> list[Seen]:
         """Runs the net once, and calls ``visit`` for each group. Returns the outputs."""
         kept = [key for layers in self.groups for key in self._gives(layers)]
-        results = forward(self.made(), self.net.layers, kept)
-        arrays = {**self.inputs, **self.net.constants, **results}
+        computed = forward(self.made(), self.net.layers, kept)
+        arrays = {**self.inputs, **self.net.constants, **computed}
 
         def seen(key: str) -> Seen:
             held = key in self.net.constants
@@ -189,8 +189,8 @@ class Layers:
                     reads.append(_seen((name, n), blob, WEIGHT, f"{bare_name(name)}.blobs[{n}]"))
             op, path = "+".join(layer.kind for layer in layers), bare_name(layers[-1].name)
             words = layers[0].words if len(layers) == 1 else {}
-            given = [seen(key) for key in gives]
-            visit(Operation(op, path, reads, given, Unknown(ALONE), words))
+            results = [seen(key) for key in gives]
+            visit(Operation(op, path, reads, results, Unknown(ALONE), words))
         return [seen(key) for key in self.net.outputs]
 
     def _gives(self, layers: Sequence[OpenCVLayer]) -> list[str]:
@@ -219,8 +219,8 @@ def forward(
     }
     results = net.forwardAndRetrieve([places[value][0] for value in wanted])
     return {
-        value: np.array(every[places[value][1]])
-        for value, every in zip(wanted, results, strict=True)
+        value: np.array(given[places[value][1]])
+        for value, given in zip(wanted, results, strict=True)
     }
 
 
@@ -238,7 +238,7 @@ class NetFile(NamedTuple):
 
 def opened(
     path: str | os.PathLike[str], trust: bool = False, switches: Mapping[str, str] | None = None
-) -> graphs.OpenedGraph:
+) -> OpenedFile:
     """Opens an ``.onnx`` file, or a Caffe model: its text and its weights, two files of one name,
     one of them given. InputError where OpenCV can't read it.
 
@@ -256,7 +256,7 @@ def opened(
         read = partial(cv2.dnn.readNetFromCaffe, *halves)
         inputs = tuple(Input(name, (), "") for name in declared(text))
     model = NetFile(file.name, read, [each.name for each in inputs])
-    return graphs.OpenedGraph(inputs, lambda arrays: OpenCVRecorder(model, arrays, switches))
+    return OpenedFile(inputs, lambda arrays: OpenCVRecorder(model, arrays, switches))
 
 
 def _two_files(file: Path) -> tuple[str, bytes]:

@@ -62,7 +62,7 @@ class Value:
 
     @property
     def key(self) -> tuple[tuple[int, ...], str, str]:
-        """Returns what is equal of equal values: shape, format and bits."""
+        """What is equal of equal values: shape, format and bits."""
         return self.shape, self.dtype, self.digest
 
     @property
@@ -71,7 +71,7 @@ class Value:
 
 
 def value_name(run: Run, number: int) -> str:
-    """Returns the name of a value, or of the one that it is moved from: a weight's transpose has
+    """The name of a value, or of the one that it is moved from: a weight's transpose has
     the weight's. Empty if there is none."""
     value = run.values[number]
     if value.name or value.given < 0:
@@ -83,7 +83,7 @@ def value_name(run: Run, number: int) -> str:
 def operations_between(
     run: Run, ends: Iterable[int], bounds: Container[int]
 ) -> tuple[tuple[int, ...], list[int]]:
-    """Returns the operations that values come from, in order, back to values of ``bounds`` or those
+    """The operations that values come from, in order, back to values of ``bounds`` or those
     that no operation gave; and these values, in the order in which they are met."""
     inside, reads, pending = set[int](), dict[int, None](), list(ends)
     while pending:
@@ -98,7 +98,7 @@ def operations_between(
 
 
 def floating(dtype: str) -> bool:
-    """Returns whether values of a dtype are floating-point numbers."""
+    """Whether values of a dtype are floating-point numbers."""
     return "float" in dtype or "complex" in dtype
 
 
@@ -148,7 +148,7 @@ class Run:
         return f"Run of {len(self.operations)} operations on {self.target}"
 
     def array(self, number: int) -> np.ndarray | None:
-        """Returns a value as a container array, not to be written to; None: it was left out.
+        """A value as a container array, not to be written to; None: it was left out.
         InputError: a folder's file isn't what it should be."""
         value = self.values[number]
         bits, kind, fits = self._bits(value, value.digest)
@@ -165,26 +165,26 @@ class Run:
         return bits, kind, bits is not None and bits.nbytes == prod(value.shape) * kind.itemsize
 
     def broken(self, why: str) -> InputError:
-        """Returns the error for a recording that is not what it should be."""
+        """The error for a recording that is not what it should be."""
         folder = self.made.folder if self.made else "(none)"
         return InputError("recording", folder, why, "record it again with probe record")
 
     @cached_property
     def integral(self) -> set[int]:
         """Values that are known to come from integers and single numbers alone."""
-        known = {
+        found = {
             n
             for n, value in enumerate(self.values)
             if value.given < 0 and (not value.floating or value.shape == ())
         }
         for op in self.operations:
-            if known.issuperset(op.reads):
-                known |= {n for n in op.gives if op.meaning.exact or not self.values[n].floating}
-        return known
+            if found.issuperset(op.reads):
+                found |= {n for n in op.gives if op.meaning.exact or not self.values[n].floating}
+        return found
 
     @cached_property
     def axis_sizes(self) -> set[int]:
-        """Returns the sizes that values have along axes, and their numbers of elements."""
+        """The sizes that values have along axes, and their numbers of elements."""
         sizes = set[int]()
         for shape in {value.shape for value in self.values}:
             for start in range(len(shape)):
@@ -193,29 +193,29 @@ class Run:
 
     @property
     def results(self) -> list[np.ndarray | None]:
-        """Returns its outputs as container arrays."""
+        """Its outputs as container arrays."""
         return [self.array(number) for number in self.outputs]
 
     @property
     def plain_results(self) -> list[np.ndarray | None]:
-        """Returns the outputs of the run unwatched as container arrays, None of another size than
-        the recorded ones; [] where it was not run so."""
+        """The outputs of the run unwatched as container arrays, None where the size differs from
+        the recorded one; [] where it was not run so."""
         results = list[np.ndarray | None]()
         for number, digest in zip(self.outputs, self.plain, strict=False):
-            bits, kind, fits = self._bits(self.values[number], digest)
-            whole = bits if fits else None
-            shape = self.values[number].shape
-            results.append(None if whole is None else whole.view(kind).reshape(shape))
+            value = self.values[number]
+            bits, kind, fits = self._bits(value, digest)
+            fitting = None if bits is None or not fits else bits.view(kind).reshape(value.shape)
+            results.append(fitting)
         return results
 
     def arrays(self, wanted: Iterable[int]) -> dict[int, np.ndarray]:
-        """Returns values as container arrays, by number, without those that were left out, of
-        which LeftOut says so."""
-        every = {n: self.array(n) for n in sorted(set(wanted))}
-        return KeptArrays({n: array for n, array in every.items() if array is not None})
+        """Values as container arrays, by number; asked for a value that was left out it raises
+        LeftOut."""
+        arrays = ((n, self.array(n)) for n in sorted(set(wanted)))
+        return KeptArrays({n: array for n, array in arrays if array is not None})
 
     def with_arrays(self, arrays: Mapping[int, np.ndarray]) -> Run:
-        """Returns the same run with a few values replaced."""
+        """The same run with a few values replaced."""
         store, values = ProcessStore(self.store), list(self.values)
         for number, array in arrays.items():
             name = store.put(np.asarray(array))
@@ -224,7 +224,7 @@ class Run:
 
 
 def container_dtype(dtype: str) -> np.dtype:
-    """Returns the NumPy dtype that holds values of a dtype. ValueError where it isn't known."""
+    """The NumPy dtype that holds values of a dtype. ValueError where it isn't known."""
     if dtype in floats.FORMATS:
         return floats.container_of_format(dtype)
     plain = np.dtype(dtype)
@@ -261,11 +261,11 @@ class _Recorded:
         gives = tuple(range(begin, len(values)))
         dtypes = {values[n].dtype for n in (*reads, *gives)}
         meaning = of_complex(op.meaning) if COMPLEX & dtypes else op.meaning
-        rest = op.attributes, op.again, op.lines, op.imports, name, count
-        self.operations.append(Operation(kind, path, reads, gives, meaning, *rest))
+        said = op.attributes, op.again, op.lines, op.imports
+        self.operations.append(Operation(kind, path, reads, gives, meaning, *said, name, count))
 
     def number(self, seen: Seen) -> int:
-        """Returns the number of a value; one that no operation gave is met here."""
+        """The number of a value; one that no operation gave is met here."""
         if seen.key not in self.numbers:
             self.numbers[seen.key] = len(self.values)
             digest, named = self._kept(seen), (seen.role, printable(seen.name))
@@ -279,8 +279,8 @@ class _Recorded:
 
 
 def record_run(recorder: Recorder, keep: bool = True, store: RunStore | None = None) -> Run:
-    """Runs it once, watched. ``keep``: its values too, not only what has to be known of them;
-    ``store``: where, in one of its own if not given."""
+    """Runs it once, watched. ``keep``: its values too, not only their digests; ``store``: where, in
+    memory if not given."""
     store = (store or ProcessStore()) if keep else None
     watch = _Recorded(store)
     outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
@@ -295,8 +295,7 @@ def record_again(recorder: Recorder, run: Run) -> Run:
     """Runs it once more, and keeps no bits. Nondeterministic where it gives values of other shapes
     than before."""
     again = record_run(recorder, keep=False)
-    ours, theirs = ([(v.shape, v.dtype) for v in side.values] for side in (run, again))
-    if ours != theirs:
+    if [(v.shape, v.dtype) for v in run.values] != [(v.shape, v.dtype) for v in again.values]:
         raise Nondeterministic(OTHER_OPERATIONS)
     return again
 
@@ -306,19 +305,19 @@ NAMED = 4
 
 
 def computes(op: Operation) -> bool:
-    """Returns whether an operation computes something that may be rounded in several ways."""
+    """Whether an operation computes something that may be rounded in several ways."""
     return not isinstance(op.meaning, Moves)
 
 
 def region_text(side: Run, numbers: Sequence[int]) -> str:
-    """Returns the operations of a region in words, without those that only move elements."""
+    """The operations of a region in words, without those that only move elements."""
     names = [side.operations[n].op for n in numbers if computes(side.operations[n])]
     names = names or [side.operations[n].op for n in numbers]
     return " + ".join(names) if len(names) <= NAMED else f"{len(names)} operations to {names[-1]}"
 
 
 def as_one_operation(run: Run, group: Sequence[int], gives: Sequence[int]) -> Run:
-    """Returns a run with a group of its operations as a last operation more.
+    """A run with a group of its operations as a last operation more.
 
     ``group``: their numbers; ``gives``: what is looked at of what the last of them gives.
     """
@@ -345,15 +344,15 @@ def as_one_operation(run: Run, group: Sequence[int], gives: Sequence[int]) -> Ru
 
     def chain_lines(names: Sequence[str], out: str) -> list[str]:
         """Writes the operations, one after the other."""
-        known, lines = dict(zip(read, names, strict=True)), []
+        variables, lines = dict(zip(read, names, strict=True)), []
         for n, op in enumerate(inside):
             assert op.lines is not None
             alone = n == len(inside) - 1 and len(op.gives) == 1
             variable = out if alone else f"{out}_{n}"
             several = {v: f"{variable}[{k}]" for k, v in enumerate(op.gives)}
-            known |= several if len(op.gives) > 1 else {op.gives[0]: variable}
-            lines += op.lines([known[v] for v in op.reads], variable)
-        result = known[gives[0]]
+            variables |= several if len(op.gives) > 1 else {op.gives[0]: variable}
+            lines += op.lines([variables[v] for v in op.reads], variable)
+        result = variables[gives[0]]
         return lines if result == out else [*lines, f"{out} = {result}"]
 
     able = len(gives) == 1 and all(op.lines is not None for op in inside)
@@ -371,7 +370,7 @@ def as_one_operation(run: Run, group: Sequence[int], gives: Sequence[int]) -> Ru
 def _joint_meaning(
     run: Run, inside: Sequence[Operation], read: tuple[int, ...], gives: tuple[int, ...]
 ) -> Meaning:
-    """Returns the steps of a group: those of each of its operations."""
+    """The steps of a group: those of each of its operations."""
     # what an operation reads twice, as attention to itself does, the group reads once
     if len(inside) == 1 and len(inside[0].gives) == 1 and inside[0].reads == read:
         return inside[0].meaning
@@ -387,9 +386,8 @@ def _joint_meaning(
         places = [numbers[value] for value in op.reads]
         for step in steps.steps:
             joined.append(replace(step, reads=tuple(places[n] for n in step.reads)))
-            given = 1 + len(step.more)
-            places += range(count, count + given)
-            count += given
+            places += range(count, count + 1 + len(step.more))
+            count += 1 + len(step.more)
         ends = steps.gives or (len(places) - 1,)
         numbers.update(zip(op.gives, (places[n] for n in ends), strict=False))
     ends = tuple(numbers[value] for value in gives)

@@ -26,7 +26,7 @@ from probe.case.errors import InputError
 
 
 def array_digest(array: np.ndarray) -> str:
-    """Returns a digest of an array's bits: 32 digits, however it lies in memory.
+    """A digest of an array's bits: 32 digits, however it lies in memory.
 
     XXH3 of 128 bits reads memory as fast as it comes: 10 GB/s, and 38 in the cache, where SHA-1
     reads 1.5 with the processor's own instructions. Nobody chooses arrays that collide.
@@ -53,7 +53,7 @@ class Bits:
 
 
 def bits_of(value: Any) -> Bits:
-    """Returns the bits of an array, a tensor, a number, text, bytes, or a file by its ``Path``.
+    """The bits of an array, a tensor, a number, text, bytes, or a file by its ``Path``.
 
     Hashing reads memory once. InputError: it has no bits of its own.
     """
@@ -73,7 +73,7 @@ def bits_of(value: Any) -> Bits:
 
 
 def array_of(value: Any) -> tuple[np.ndarray, str]:
-    """Returns a container array in this machine's byte order, and its dtype's name. InputError."""
+    """A container array in this machine's byte order, and its dtype's name. InputError."""
     if isinstance(value, bytes | bytearray | memoryview):
         # a view with steps is no buffer of bytes in a row
         stepped = isinstance(value, memoryview) and not value.c_contiguous
@@ -135,12 +135,12 @@ def named_arrays(value: Any) -> Iterator[tuple[str, Any]]:
     arrays have one name; one has no parts.
     """
     names = set[str]()
-    for own, array in _named_parts(value, "", 0):
-        if own in names:
+    for name, array in _named_parts(value, "", 0):
+        if name in names:
             todo = "give them other names"
-            raise InputError("value", own, "two arrays have this name", todo)
-        names.add(own)
-        yield own, array
+            raise InputError("value", name, "two arrays have this name", todo)
+        names.add(name)
+        yield name, array
 
 
 # Lists in lists that are followed: one that holds itself has no end.
@@ -173,7 +173,7 @@ def _named_parts(value: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]
 
 
 def _only_numbers(value: Any, depth: int = 0) -> bool:
-    """Returns whether a nested list holds plain numbers alone: then it is one array."""
+    """Whether a nested list holds plain numbers alone: then it is one array."""
     if isinstance(value, list | tuple):
         shallow = bool(value) and depth <= DEEPEST
         return shallow and all(_only_numbers(part, depth + 1) for part in value)
@@ -187,11 +187,11 @@ class RunStore(Protocol):
         """Keeps a copy of an array's bits, and returns their digest; ``name``: if it is known."""
 
     def bits(self, name: str) -> np.ndarray | None:
-        """Returns the bytes of the array with this digest (flat uint8, not to be written to); None
+        """The bytes of the array with this digest (flat uint8, not to be written to); None
         where it was left out."""
 
     def has(self, name: str) -> bool:
-        """Returns whether it was kept."""
+        """Whether it was kept."""
 
 
 # Arrays that stores of this process hold, by their digests.

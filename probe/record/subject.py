@@ -1,4 +1,5 @@
-"""What is run: a function, a model in memory, a file or ``module:function``; and its recorder.
+"""What is run: a function, a model in memory, a file or ``module:function``; its recorder; and the
+same behind a state, which an output leaves and an input takes.
 
 The library is found by what a function returns, or by a file's ending. No library is imported that
 the function or the file does not need.
@@ -6,16 +7,18 @@ the function or the file does not need.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 import sys
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,11 +26,13 @@ import numpy as np
 from probe.case.arguments import not_waiting
 from probe.case.errors import Foreign, InputError, ProbeError, TargetError, foreign, one_of
 from probe.record import RECORDERS
-from probe.record.contract import Input, Opened, Recorder, Seen, Visit
+from probe.record.contract import Input, Opened, OpenedFile, Recorder, Seen, Visit
 from probe.record.inputs import arrays_restored, by_name
 from probe.record.store import DEEPEST, array_digest
 from probe.targets import backends
 from probe.targets.progress import without_stderr
+
+Arrays = Mapping[str, np.ndarray]
 
 # The library that runs files of each ending; a folder with ``saved_model.pb`` is TensorFlow's.
 FILES = {
@@ -56,12 +61,12 @@ _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*")
 
 
 def is_function(text: object) -> bool:
-    """Returns whether a text is ``module:function``."""
+    """Whether a text is ``module:function``, and no file."""
     return isinstance(text, str) and bool(_FUNCTION.fullmatch(text)) and not Path(text).exists()
 
 
 def model_name(model: Any) -> str:
-    """Returns what a model is called: its file, ``module:function``, or its class."""
+    """What a model is called: its file, ``module:function``, or its class."""
     if is_function(model):
         return str(model)
     return Path(model).name if isinstance(model, str | Path) else type(model).__name__
@@ -73,7 +78,7 @@ def open_model(
     switches: Mapping[str, str] | None = None,
     library: str | None = None,
 ) -> Opened:
-    """Returns what a user gave as something with inputs and recorders.
+    """What a user gave, as something with inputs and recorders.
 
     ``model``: a file, ``module:function``, a function, or a model of PyTorch or Keras.
     ``switches``: of the target, for libraries that set them with the model. ``library``: of the
@@ -82,8 +87,8 @@ def open_model(
     name = str(model) if is_function(model) else ""
     if name:
         module, _, inside = name.partition(":")
-        if "" not in sys.path and (here := str(Path.cwd())) not in sys.path:
-            sys.path.insert(0, here)  # as Python itself finds modules of the current folder
+        if "" not in sys.path and (folder := str(Path.cwd())) not in sys.path:
+            sys.path.insert(0, folder)  # as Python itself finds modules of the current folder
         try:
             model = reduce(getattr, inside.split("."), import_module(module))
         except ProbeError:
@@ -109,8 +114,7 @@ def open_model(
             raise InputError("target", library, why, "leave the switches out")
         return ModelFile(open_file(path, trust, switches=dict(switches)), path.name)
     if hasattr(model, "plain") and hasattr(model, "record"):
-        own: Any = SimpleNamespace(inputs=(), recorder=lambda _: model)  # it is a recorder already
-        return own  # type: ignore[no-any-return]
+        return OpenedFile((), lambda _: model)  # it is a recorder already
     if not callable(model):
         why = f"{type(model).__name__} is neither a model nor a function nor a file"
         raise InputError("model", type(model).__name__, why, f"give a file ({ENDINGS})")
@@ -121,14 +125,13 @@ def open_model(
 
 
 def runs(library: str, path: Path) -> bool:
-    """Returns whether a library reads and runs a model's file. Raises InputError."""
-    own = library_of(path)
+    """Whether a library reads and runs a model's file. Raises InputError."""
     also = path.suffix.lower() in ALSO.get(library, ())
-    return RECORDERS.get(library) == RECORDERS[own] or also
+    return RECORDERS.get(library) == RECORDERS[library_of(path)] or also
 
 
 def library_of(path: Path) -> str:
-    """Returns the library that runs a file, by its ending. Raises InputError."""
+    """The library that runs a file, by its ending. Raises InputError."""
     for part in (path, *path.glob("variables/*")):
         not_waiting("model", part)
     if (path / "saved_model.pb").exists():
@@ -149,7 +152,7 @@ def library_of(path: Path) -> str:
 
 
 def recorders(library: str) -> Any:
-    """Returns the module that watches a library. Raises InputError."""
+    """The module that watches a library. InputError: there is none, or it isn't installed."""
     if library not in RECORDERS:
         raise InputError("library", library, "it can't be recorded", one_of(library, RECORDERS))
     try:
@@ -175,28 +178,30 @@ class FunctionSubject:
     def __init__(self, function: Callable[..., Any], name: str = "") -> None:
         self.function, self.name, self.inputs = function, name, tuple[Input, ...]()
         self.recorded = dict[Any, Recorder]()  # by the shapes of inputs
-        kinds = type(function).__mro__
-        self.torch = any((kind.__module__, kind.__name__) == TORCH for kind in kinds)
-        if any(kind.__module__.startswith("keras.") for kind in kinds):
+        self.torch = _is_torch_module(function)
+        if any(kind.__module__.startswith("keras.") for kind in type(function).__mro__):
             self.inputs = tuple(
                 Input(str(tensor.name), tuple(tensor.shape), str(tensor.dtype).rpartition(".")[2])
                 for tensor in getattr(function, "inputs", None) or []
             )
 
-    def repeated(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
-        """Returns a recorder of a call at shapes that were recorded before: its library is known,
-        and a call to find it is saved."""
+    def repeated(self, arrays: Arrays) -> Recorder:
+        """A recorder of a call at shapes that were recorded before: its library is known, and a
+        call to find it is saved."""
         return self.recorder(arrays, self.recorded.get(_shapes(arrays)))
 
-    def recorder(self, arrays: Mapping[str, np.ndarray], like: Recorder | None = None) -> Recorder:
-        """Returns a recorder of one call, with arrays by the names of its parameters, else in their
-        order. InputError: it needs inputs that are not given, or takes fewer."""
-        given, said, names = dict(arrays), "", [each.name for each in parameters(self.function)]
-        if not self.inputs and len(given) <= len(names):
-            given, said = by_name(names, given)
-        require_arguments(self.function, [*given.values()], self._keywords(given))
-        arguments = self._arguments(given)
-        function = self.of_arrays(given)
+    def recorder(self, arrays: Arrays, like: Recorder | None = None) -> Recorder:
+        """A recorder of one call, with arrays by the names of its parameters, else in their order.
+        InputError: it needs inputs that are not given, or takes fewer."""
+        named, said = dict(arrays), ""
+        names = [each.name for each in parameters(self.function)]
+        if not self.inputs and len(named) <= len(names):
+            named, said = by_name(names, named)
+        require_arguments(self.function, [*named.values()], self._keywords(named))
+        arguments = [*self.values(named).values()]
+        if len(self.inputs) > 1:  # a second argument of a Keras model says whether it trains
+            arguments = [{name.partition(":")[0]: array for name, array in named.items()}]
+        function = self.of_arrays(named)
 
         # a function may change its inputs (``x.mul_(2)``), and its next run starts from these again
         changed = [a.numpy() for a in arguments] if self.torch else arguments
@@ -219,9 +224,10 @@ class FunctionSubject:
                     raise error from error.__cause__
                 called = ", ".join(
                     f"{type(a).__name__} {str(a.dtype).rpartition('.')[2]} {list(a.shape)}"
-                    for a in self.values(given).values()
+                    for a in self.values(named).values()
                 )
-                todo = "check shape and dtype of --inputs, or --shape" + TENSORS * (not self.torch)
+                todo = "check shape and dtype of --inputs, or --shape"
+                todo += "" if self.torch else TENSORS
                 why = f"{_error_text(error)} (called with {called}; {todo})"
                 raise TargetError(self.name, "error", why) from None
 
@@ -231,8 +237,8 @@ class FunctionSubject:
         return guard  # type: ignore[no-any-return]
 
     def of_arrays(self, arrays: Collection[str]) -> Callable[..., Any]:
-        """Returns what takes arrays of these names in order: one behind an argument that is left
-        out has to be called by its name."""
+        """What takes arrays of these names in order: an array behind an argument that is left out
+        has to be given by its name."""
         names = self._keywords(arrays)
         if not names:
             return self.function
@@ -244,7 +250,7 @@ class FunctionSubject:
         in_place = self.inputs or [*arrays] == names[: len(arrays)]
         return [] if in_place or not {*arrays} <= {*names} else [*arrays]
 
-    def values(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def values(self, arrays: Arrays) -> dict[str, Any]:
         """The arrays as what the function is called with: tensors of a module of PyTorch."""
         if not self.torch:
             return dict(arrays)
@@ -257,24 +263,24 @@ class FunctionSubject:
                 raise InputError("inputs", name, why, "give numbers, such as float32") from None
         return tensors
 
-    def _arguments(self, arrays: Mapping[str, np.ndarray]) -> list[Any]:
-        if len(self.inputs) > 1:  # a second argument of a Keras model says whether it trains
-            return [{name.partition(":")[0]: array for name, array in arrays.items()}]
-        return [*self.values(arrays).values()]
 
-
-def _shapes(arrays: Mapping[str, np.ndarray]) -> Any:
+def _shapes(arrays: Arrays) -> Any:
     return tuple((array.shape, str(array.dtype)) for array in arrays.values())
 
 
-TORCH = ("torch.nn.modules.module", "Module")
+def _is_torch_module(model: Any) -> bool:
+    """Whether it is a module of PyTorch, which needn't be imported to know."""
+    names = ((kind.__module__, kind.__name__) for kind in type(model).__mro__)
+    return ("torch.nn.modules.module", "Module") in names
+
+
 TENSORS = "; a function of tensors begins with x = torch.from_numpy(x), or name the module"
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
     """The signature of a function, of a module of PyTorch its forward's; None where it has none, as
     compiled code."""
-    if any((kind.__module__, kind.__name__) == TORCH for kind in type(function).__mro__):
+    if _is_torch_module(function):
         function = function.forward  # type: ignore[attr-defined]
     try:
         return inspect.signature(function)
@@ -285,10 +291,13 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """What a function can be called with by place. None where it takes any number of them."""
     signature = signature_of(function)
-    every = [] if signature is None else [*signature.parameters.values()]
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    several = any(each.kind is each.VAR_POSITIONAL for each in every)
-    return [] if several else [each for each in every if each.kind in kinds]
+    if signature is None:
+        return []
+    parameters = signature.parameters.values()
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return []
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [each for each in parameters if each.kind in by_place]
 
 
 def require_arguments(
@@ -308,9 +317,8 @@ def require_arguments(
         why = f"it takes {takes}, and {len(arrays)} are given: {error}"
         todo = f"give an array for each of its arguments: --inputs FILE.npz, or {OR_SHAPE}; a list "
         todo += "is several inputs, an array is one"
-        raise InputError(
-            "inputs", ", ".join(names) or f"{len(arrays)} of them", why, todo
-        ) from None
+        named = ", ".join(names) or f"{len(arrays)} of them"
+        raise InputError("inputs", named, why, todo) from None
 
 
 # Recorders whose nodes a repetition takes: of two sides.
@@ -329,21 +337,19 @@ class ModelFile:
 
         self.recorded = dict[Any, Any]()  # the last ones, by the shapes of inputs
 
-    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Any:
+    def recorder(self, arrays: Arrays) -> Any:
         recorder = guarded(lambda: self.inner.recorder(arrays), self.name)
         self.recorded[_shapes(arrays)] = recorder
         if len(self.recorded) > SIDES:
             del self.recorded[next(iter(self.recorded))]
         return Guarded(recorder)
 
-    def repeated(self, arrays: Mapping[str, np.ndarray]) -> Any:
+    def repeated(self, arrays: Arrays) -> Any:
         """As of ``FunctionSubject``; a library whose nodes can't be taken is recorded anew."""
         before = self.recorded.get(_shapes(arrays))
-        if getattr(before, "graph", None) is None:
-            return self.recorder(arrays)
-        recorder = guarded(lambda: self.inner.recorder(arrays), self.name)
-        recorder.take_nodes(before)
-        return Guarded(recorder)
+        repeated = self.recorder(arrays)
+        _take_over(repeated.inner, before)
+        return repeated
 
 
 class Guarded:
@@ -399,7 +405,7 @@ def function_recorder(
     bare: tuple[Callable[..., Any], Sequence[Any]] | None = None,
     like: Recorder | None = None,
 ) -> Recorder:
-    """Returns a recorder of a function of no arguments, by the library of what it returns.
+    """A recorder of a function of no arguments, by the library of what it returns.
 
     Costs one call. ``name``: of a function that is asked for by name; then what it raises becomes a
     TargetError. ``bare``: the same as a function of arrays, and these; so that plain NumPy can be
@@ -407,8 +413,10 @@ def function_recorder(
     Errors: InputError where it returns nothing that a library can be told from.
     """
     if like is not None:
-        again: Any = getattr(like, "again", type(like))
-        return again(bare) if type(like).__module__ == NUMPY else again(function)  # type: ignore[no-any-return]
+        kind: Any = type(like)
+        if bare is not None and kind.__module__ == NUMPY:
+            return _take_over(kind(bare[0], *bare[1]), like)
+        return _take_over(kind(function), like)
     if hasattr(function, "plain") and hasattr(function, "record"):
         return function  # type: ignore[return-value]
     if not callable(function):
@@ -446,6 +454,13 @@ def function_recorder(
     raise Unseen("function", types, "it returns no array of a library", f"return one: {KNOWN}")
 
 
+def _take_over(recorder: Any, before: Recorder | None) -> Recorder:
+    """A recorder with what an earlier one of the same, at the same shapes, has found out."""
+    if hasattr(before, "take_over"):
+        recorder.take_over(before)
+    return recorder  # type: ignore[no-any-return]
+
+
 def run_unwatched(recorder: Any) -> list[np.ndarray]:
     """Runs a recorder's program unwatched, unless making the recorder has just done so."""
     first = getattr(recorder, "inner", recorder).__dict__.pop("first", None)
@@ -454,7 +469,7 @@ def run_unwatched(recorder: Any) -> list[np.ndarray]:
 
 
 def library_of_values(values: Any) -> str:
-    """Returns the library with a recorder of functions that gave values; empty: none is known."""
+    """The library with a recorder of functions that gave values; empty: none is known."""
     kinds = (kind for value in nested_leaves(values) for kind in type(value).__mro__)
     packages = (kind.__module__.partition(".")[0] for kind in kinds)
     return next((PACKAGES[package] for package in packages if package in PACKAGES), "")
@@ -478,7 +493,7 @@ Beside = tuple[tuple[str, ...], dict[str, str]]
 
 
 def beside_arrays(returned: Any) -> Beside:
-    """Returns what bits of arrays don't say: their names, and texts."""
+    """What bits of arrays don't say: their names, and texts."""
     names, texts = list[str](), dict[str, str]()
     for place, named, value in _nested(returned):
         if isinstance(value, str | bytes):
@@ -489,8 +504,8 @@ def beside_arrays(returned: Any) -> Beside:
 
 
 def beside_apart(left: Any, right: Any) -> str:
-    """Returns what two runs return beside their arrays that differs, in words; empty if nothing
-    does, or nothing is known of it."""
+    """What two runs return beside their arrays that differs, in words; empty if nothing does, or
+    nothing is known of it."""
     first, second = (getattr(side, "beside", None) for side in (left, right))
     if first is None or second is None:
         return ""
@@ -506,15 +521,15 @@ def beside_apart(left: Any, right: Any) -> str:
 
 
 def nested_leaves(value: Any) -> Iterator[Any]:
-    """Yields what stands in nested tuples, lists and dictionaries, these by name, as two runs may
-    put the same names in another order. InputError: one holds itself."""
+    """What stands in nested tuples, lists and dictionaries, these by name, as two runs may put the
+    same names in another order. InputError: one holds itself."""
     return (leaf for _, _, leaf in _nested(value))
 
 
 def _nested(
     value: Any, path: str = "", named: bool = False, depth: int = 0
 ) -> Iterator[tuple[str, bool, Any]]:
-    """Yields where each leaf stands, whether a dictionary names it, and the leaf."""
+    """Where each leaf stands, whether a dictionary names it, and the leaf."""
     if isinstance(value, Mapping):
         parts = [(f"{path}.{n}".strip("."), True, value[n]) for n in sorted(value, key=str)]
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
@@ -527,3 +542,155 @@ def _nested(
         raise InputError("value", type(value).__name__, why, "give lists of arrays")
     for place, inside, part in parts:
         yield from _nested(part, place, inside, depth + 1)
+
+
+# behind a state
+
+STATEFUL = "give a function f(x, state=None) that returns (y, state), or its first state by name"
+
+
+class Stepped:
+    """A model as its pieces call it. ``states``: inputs that take what an output, by its number,
+    left; none: it is called without a state."""
+
+    def __init__(self, subject: Opened, states: Mapping[str, Any]) -> None:
+        self.subject, self.states = subject, states
+
+    def shown(self, outputs: Sequence[Any]) -> list[Any]:
+        """The outputs of a run but for the states."""
+        return [output for n, output in enumerate(outputs) if n not in self.states.values()]
+
+    def recorder(self, arrays: Arrays, state: Any = None) -> Recorder:
+        """A recorder of one piece behind a state, states being outputs too."""
+        repeated = getattr(self.subject, "repeated", self.subject.recorder)
+        return repeated({**arrays, **(state or {})})  # type: ignore[no-any-return]
+
+    def advance(self, arrays: Arrays, state: Any) -> tuple[list[np.ndarray], Any]:
+        """One piece unwatched: its outputs, and the state that it leaves."""
+        outputs = run_unwatched(self.recorder(arrays, state))
+        return self.shown(outputs), {name: outputs[n] for name, n in self.states.items()}
+
+    def run(self, arrays: Arrays) -> list[np.ndarray]:
+        """The outputs of a piece that stands first."""
+        return self.advance(arrays, None)[0]
+
+
+class SteppedFunction(Stepped):
+    """The same of a function: its states stay the objects that it returned, of any kind and
+    format, and are copied for each call, which may write into them. ``states``: by the place or
+    name of what is returned."""
+
+    subject: FunctionSubject
+    last: Any = None
+
+    def shown(self, outputs: Sequence[Any]) -> list[Any]:
+        return [*outputs]
+
+    def _called(self, arrays: Arrays, state: Any) -> Callable[[], Any]:
+        """What calls it, gives its outputs but for states, and keeps these."""
+        subject, states = self.subject, self.states
+        values = _values(subject, arrays)
+        without_gradients = import_module("torch").no_grad if subject.torch else nullcontext
+
+        def call() -> Any:
+            with without_gradients():
+                returned = subject.function(**copied_state({**values, **(state or {})}))
+            self.last = {name: returned[at] for name, at in states.items()}
+            if isinstance(returned, Mapping):
+                return {n: value for n, value in returned.items() if n not in states.values()}
+            return [value for n, value in enumerate(returned) if n not in states.values()]
+
+        return call
+
+    def recorder(self, arrays: Arrays, state: Any = None) -> Recorder:
+        recorder = function_recorder(self._called(arrays, state), self.subject.name)
+        return Guarded(recorder, self.subject.name)  # type: ignore[return-value]
+
+    def advance(self, arrays: Arrays, state: Any) -> tuple[list[np.ndarray], Any]:
+        outputs = run_unwatched(self.recorder(arrays, state))
+        return outputs, self.last
+
+
+def copied_state(state: dict[str, Any]) -> dict[str, Any]:
+    """A copy of inputs and states, of any kind, that a call may write into.
+
+    PyTorch refuses to copy a tensor that an operation gave while gradients were on: its numbers are
+    copied. InputError: another object in it can't be copied.
+    """
+    numbers = dict[int, Any]()
+    for part in _parts(state, set()):
+        if getattr(part, "grad_fn", None) is not None and not part.is_leaf:
+            numbers[id(part)] = copy.deepcopy(part.data)
+    try:
+        return copy.deepcopy(state, numbers)
+    except Exception as error:  # whatever an object of the user's raises
+        why = f"it can't be copied ({type(error).__name__}: {' '.join(str(error).split())[:120]})"
+        raise InputError("state", ", ".join(state), why, "return a state of arrays") from None
+
+
+def _parts(value: Any, met: set[int]) -> Iterator[Any]:
+    """A value and what stands in it: in containers, and in attributes of objects."""
+    if id(value) in met or isinstance(value, type | ModuleType | np.ndarray | str | bytes):
+        return
+    met.add(id(value))
+    yield value
+    inside = [*value.values()] if isinstance(value, Mapping) else []
+    inside += [*value] if isinstance(value, list | tuple | set | deque) else []
+    inside += [*getattr(value, "__dict__", {}).values()]
+    for part in inside:
+        yield from _parts(part, met)
+
+
+def stepped(
+    subject: Opened, arrays: Arrays, along: Sequence[Mapping[str, int]], text: str
+) -> Stepped:
+    """A model as the pieces of a schedule, ``text``, call it; empty: they have no state.
+    InputError: nothing that it leaves is what it takes."""
+    if not text:
+        return Stepped(subject, {})
+    cut = {name for each in along for name in each}
+    # a model of Keras in memory takes its inputs together, as a file does
+    if isinstance(subject, FunctionSubject) and not subject.inputs:
+        values, names = _values(subject, arrays), _names(subject)
+        with import_module("torch").no_grad() if subject.torch else nullcontext():
+            call = lambda: subject.function(**copied_state(values))  # noqa: E731
+            returned = guarded(call, subject.name)
+        states = dict[str, Any]()
+        takes = [name for name in names if name not in values or name in arrays.keys() - cut]
+        if isinstance(returned, Mapping):  # as transformers' models return it
+            states = {name: name for name in takes if name in returned}
+        else:
+            count = len(returned) - 1 if isinstance(returned, tuple | list) else 0
+            if 0 < count <= len(takes):
+                states = dict(zip(takes, range(1, count + 1), strict=False))
+        leaves = nested_leaves(returned)
+        if states and not all(isinstance(leaf, np.ndarray) for leaf in leaves):
+            return SteppedFunction(subject, states)
+        if states:  # NumPy's functions are watched through the arrays that they are given
+            return Stepped(subject, states)
+    outputs = run_unwatched(subject.recorder(arrays))
+    # the first output is what is compared: a state of its shape would be taken for it
+    free, found = list(range(1, len(outputs))), dict[str, int]()
+    for name in (name for name in arrays if name not in cut):
+        like = [n for n in free if _alike(arrays[name], outputs[n])]
+        if like:
+            found[name] = like[0]
+            free.remove(like[0])
+    if not found:
+        why = f"none of its outputs ({len(outputs)}) is what an input of it takes"
+        raise InputError("at", text, why, f"{STATEFUL}; or chunks:C without a state")
+    return Stepped(subject, found)
+
+
+def _names(subject: FunctionSubject) -> list[str]:
+    return [each.name for each in parameters(subject.function)]
+
+
+def _values(subject: FunctionSubject, arrays: Arrays) -> dict[str, Any]:
+    """What it is called with, by the names of its parameters."""
+    names = _names(subject)
+    return subject.values(by_name(names, arrays)[0] if len(arrays) <= len(names) else arrays)
+
+
+def _alike(left: np.ndarray, right: np.ndarray) -> bool:
+    return left.shape == right.shape and left.dtype == right.dtype

@@ -36,7 +36,7 @@ from probe.case.errors import InputError
 from probe.order import semantics as s
 from probe.order.semantics import Call, Moves, Unknown
 from probe.record import graphs
-from probe.record.contract import CONSTANT, INPUT, WEIGHT, Input, Operation, Said, Seen, Visit
+from probe.record.contract import CONSTANT, INPUT, WEIGHT, Input, Operation, Seen, Visit
 from probe.record.graphs import Body, Interpreter, Key
 from probe.record.recording import array_digest
 from probe.record.subject import FunctionSubject
@@ -69,7 +69,6 @@ from probe.record.tensorflow_values import (
     sizes_of,
     structure,
     tensor_of,
-    tensors,
     traced_graph,
     value_of,
     watched_calls,
@@ -91,7 +90,7 @@ COMPILED, STATE, BITS = (
 )
 
 
-class KnownGraphs:
+class KeptGraphs:
     """What stays from one run to the next.
 
     ``functions``: by name and inputs the graph by which each is watched, or why it is one
@@ -115,8 +114,8 @@ class Watching(Interpreter):
     to be looked for. ``numpy``: keys by what arrays of NumPy show of their values.
     """
 
-    def __init__(self, visit: Visit, known: KnownGraphs) -> None:
-        self.visit, self.known, self.names = visit, known, known.names
+    def __init__(self, visit: Visit, kept: KeptGraphs) -> None:
+        self.visit, self.kept, self.names = visit, kept, kept.names
         self.aliases: dict[int, Hashable] = {}
         self.variables: dict[int, Hashable] = {}
         self.lists: dict[int, list[Seen | None]] = {}
@@ -245,8 +244,8 @@ class Watching(Interpreter):
             gives = [self.seen(outputs[n], path) for n in ends]
             self._gives(gives)
             ran = RanOperation(op, inputs, attributes, outputs, read, ends)
-            said = Said(meaning(ran.call()), ran.shown(), ran.again(), ran.lines(), IMPORTS)
-            self.visit(Operation(op, path, reads, gives, *said))
+            means, how = meaning(ran.call()), (ran.again(), ran.lines(), IMPORTS)
+            self.visit(Operation(op, path, reads, gives, means, ran.shown(), *how))
 
     def _read(self, op: str, inputs: list[Any]) -> list[int]:
         """Numbers of the inputs that are arrays."""
@@ -314,15 +313,15 @@ class Watching(Interpreter):
     def _called(self, name: str, inputs: list[Any], outputs: list[Any], path: str = "") -> None:
         """A function has run and given ``outputs``."""
         key = name, tuple((tensor.dtype.name, sizes_of(tensor)) for tensor in inputs)
-        if key not in self.known.functions:
-            self.known.functions[key] = self._opened(name, inputs, outputs)
-        graph = self.known.functions[key]
+        if key not in self.kept.functions:
+            self.kept.functions[key] = self._opened(name, inputs, outputs)
+        graph = self.kept.functions[key]
         if isinstance(graph, str):
             self.said.append(graph)
             self._as_one(name, inputs, outputs, graph, path)
             return
-        for ours, theirs in zip(outputs, self.walk(graph, inputs), strict=True):
-            self.aliases[number_of(ours)] = self.key(theirs)
+        for output, result in zip(outputs, self.walk(graph, inputs), strict=True):
+            self.aliases[number_of(output)] = self.key(result)
 
     def _opened(self, name: str, inputs: list[Any], outputs: list[Any]) -> Body | str:
         """Finds out how a function can be watched: by running it, and its nodes, once."""
@@ -331,7 +330,7 @@ class Watching(Interpreter):
             return STATE
         if by_xla(name):
             return COMPILED
-        for make in (optimised_graph, lambda *_: traced_graph(name, self.known.traced)):
+        for make in (optimised_graph, lambda *_: traced_graph(name, self.kept.traced)):
             graph = make(name, inputs)
             if graph is not None and self._same(graph, inputs, outputs):
                 return graph
@@ -340,7 +339,7 @@ class Watching(Interpreter):
     def _same(self, graph: Body, inputs: list[Any], outputs: list[Any]) -> bool:
         """Whether the nodes, run one by one, give the function's bits."""
         try:
-            results = Watching(lambda _: None, self.known).walk(graph, inputs)
+            results = Watching(lambda _: None, self.kept).walk(graph, inputs)
         except (tf.errors.OpError, TypeError, ValueError, KeyError):
             return False
         return len(results) == len(outputs) and all(
@@ -368,13 +367,13 @@ class Watching(Interpreter):
             results = run_op(node.function, read, call_options(), len(node.gives))
             self._called(node.function, read, results, path)
             return results
-        graph = partial(traced_graph, known=self.known.traced)
+        graph = partial(traced_graph, read=self.kept.traced)
         if (flowed := run_flow(self, node, read, graph)) is not None:
             return flowed
-        results = run_op(node.op, read, node.own, len(node.gives))
+        results = run_op(node.op, read, node.native, len(node.gives))
         for tensor in results:  # no variable's memory, where it would be looked for
             self.aliases[number_of(tensor)] = number_of(tensor)
-        self._met(node.op, read, node.own, results, path)
+        self._met(node.op, read, node.native, results, path)
         return results
 
     def _as_one(
@@ -416,26 +415,25 @@ class TensorFlowRecorder:
         self.function = function
         self.target = target()
         self.note = ""
-        self.known = KnownGraphs()
+        self.kept = KeptGraphs()
         self.built = False
         self.already: list[str] | None = None
 
     def plain(self) -> list[np.ndarray]:
         self.built = True
-        return [array(tensor) for tensor in tensors(self.function())]
+        returned = arrays(self.function())
+        return [array(tf.convert_to_tensor(value)) for value in returned]
 
-    def again(self, function: Callable[[], Any]) -> TensorFlowRecorder:
-        """A recorder of the same on other numbers of these shapes, with layers built."""
-        other = TensorFlowRecorder(function)
-        other.known, other.built = self.known, True
-        return other
+    def take_over(self, before: TensorFlowRecorder) -> None:
+        """Layers are built and functions traced by an earlier recorder at the same shapes."""
+        self.kept, self.built = before.kept, True
 
     def record(self, visit: Visit) -> list[Seen]:
         """As of ``Recorder``. The first time it runs unwatched before, so that layers are built and
         functions traced."""
         if not self.built:
             self.already = [array_digest(output) for output in self.plain()]
-        watch = Watching(visit, self.known)
+        watch = Watching(visit, self.kept)
         with watched_calls(watch.callback):  # what this thread runs eagerly
             result = self.function()
         outputs = watch.outputs(result)
@@ -486,10 +484,11 @@ class OpenedTensorFlow:
         have run before it need not run unwatched first."""
         operands = [tensor_of(arrays[spec.name], tf.as_dtype(spec.dtype)) for spec in self.inputs]
         shapes = tuple((tuple(tensor.shape), tensor.dtype) for tensor in operands)
-        call = lambda: self.call(operands)  # noqa: E731
-        like = self.recorders.get(shapes)
-        made = TensorFlowRecorder(call) if like is None else like.again(call)
-        return self.recorders.setdefault(shapes, made) if like is None else made
+        recorder = TensorFlowRecorder(lambda: self.call(operands))
+        before = self.recorders.setdefault(shapes, recorder)
+        if before is not recorder:
+            recorder.take_over(before)
+        return recorder
 
 
 def opened(path: Path, trust: bool = False) -> OpenedTensorFlow | FunctionSubject:
@@ -560,11 +559,11 @@ def _check_graph(path: Path) -> None:
         saving = {name for name in defined if name.startswith(SAVING)}  # a call of these is refused
         called = (function for function in functions if function.signature.name not in saving)
         for node in (node for function in called for node in function.node_def):
-            words, known = [*node.attr.values()], schema(node.op)
+            words, registered = [*node.attr.values()], schema(node.op)
             reached = {value.func.name for value in words}
             reached |= {func.name for value in words for func in value.list.func}
-            beyond = known is NOTHING or any(part in node.op for part in OUTSIDE)
-            beyond |= known.stateful and node.op not in PLAIN
+            beyond = registered is NOTHING or any(part in node.op for part in OUTSIDE)
+            beyond |= registered.stateful and node.op not in PLAIN
             if saves := reached & saving:
                 op = f"a call of {min(saves)}"
             elif beyond and node.op not in defined:

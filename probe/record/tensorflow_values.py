@@ -63,14 +63,9 @@ def held_in(handle: Any) -> tuple[tf.TensorShape, tf.DType] | None:
     return tf.TensorShape(data.shape_and_type[0].shape), tf.as_dtype(data.shape_and_type[0].dtype)
 
 
-def tensors(returned: Any) -> list[Any]:
-    """The tensors in whatever a function returned, in order; numbers and arrays of NumPy or another
-    library become tensors."""
-    return [tf.convert_to_tensor(value) for value in arrays(returned)]
-
-
 def arrays(returned: Any) -> list[Any]:
-    """Tensors, variables and arrays in whatever a function returned."""
+    """Tensors, variables and NumPy's arrays in whatever a function returned, in order; numbers and
+    arrays of another library become NumPy's."""
     flat = tf.nest.flatten(returned, expand_composites=True)
     kinds = tf.Tensor | tf.Variable | np.ndarray
     held = [value.value if type(value).__module__.startswith("keras.") else value for value in flat]
@@ -184,7 +179,7 @@ STRUCTURE = frozenset(
     "num_segments".split()
 )
 
-WHOLE = frozenset(
+INTEGERS = frozenset(
     dtype.as_datatype_enum for dtype in (tf.bool, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8)
 )
 
@@ -219,8 +214,8 @@ def schema(op: str) -> Schema:
     inputs = []
     for arg in definition.input_arg:
         types = {arg.type} if arg.type else allowed.get(arg.type_attr, set())
-        whole = bool(types) and types <= WHOLE
-        how = (whole and arg.name in STRUCTURE) or arg.name == "padding_value"
+        integers = bool(types) and types <= INTEGERS
+        how = (integers and arg.name in STRUCTURE) or arg.name == "padding_value"
         inputs.append((arg.name, bool(arg.number_attr or arg.type_list_attr), how))
     counts = [(arg.number_attr, arg.type_list_attr) for arg in definition.output_arg]
     outputs = [(number or types, not number) for number, types in counts]
@@ -400,7 +395,7 @@ SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "Ones
 
 @dataclass(eq=False)
 class FunctionNode(Node):
-    """An operation of a function: ``own`` its attributes, names and values in turn, ``path`` its
+    """An operation of a function: ``native`` its attributes, names and values in turn, ``path`` its
     name; ``after``: nodes that run before it. Keys of values: (node, output)."""
 
     after: tuple[str, ...] = ()
@@ -435,10 +430,10 @@ def run_flow(
     return None
 
 
-def traced_graph(name: str, known: dict[str, Body]) -> Body:
-    """The graph of a function as it was traced, before any optimisation. ``known``: those that have
+def traced_graph(name: str, read: dict[str, Body]) -> Body:
+    """The graph of a function as it was traced, before any optimisation. ``read``: those that have
     been read."""
-    if name not in known:
+    if name not in read:
         definition = definition_of(name)
         # the graph, and the name of each value by that in the definition
         graph, flat = function_def_to_graph.function_def_to_graph_def(definition)
@@ -446,8 +441,8 @@ def traced_graph(name: str, known: dict[str, Body]) -> Body:
         nodes = [node for node in graph.node if node.name not in inputs]
         outputs = definition.signature.output_arg
         ends = [_end_of(flat[definition.ret[output.name]]) for output in outputs]
-        known[name] = _body(nodes, [node.name for node in nodes], inputs, ends)
-    return known[name]
+        read[name] = _body(nodes, [node.name for node in nodes], inputs, ends)
+    return read[name]
 
 
 def optimised_graph(name: str, inputs: list[Any]) -> Body | None:
@@ -571,7 +566,7 @@ class Names:
         return "/".join([part for part in parts if part in layers] or parts)
 
     def held(self) -> Iterator[tuple[Any, Any]]:
-        """Yields the handle of each floating-point variable, and what it holds now."""
+        """The handle of each floating-point variable, and what it holds now."""
         for variable in (reference() for reference in self._found[1]):
             if variable is None:  # it is gone
                 continue

@@ -17,7 +17,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -40,7 +40,6 @@ from probe.record.contract import (
     Input,
     Isolated,
     Operation,
-    Said,
     Seen,
     Visit,
 )
@@ -349,8 +348,7 @@ OUTPUT_CODE = "torch._inductor.output_code"
 def compiled_as_one(region: Region) -> Iterator[Callable[[], bool]]:
     """Hands every compiled region that runs to ``region(operands, run, changed)`` while entered:
     ``changed`` numbers the operands that it changes in place. Yields a function that says whether
-    something is being compiled at the moment.
-    """
+    something is being compiled at the moment."""
     with ExitStack() as stack:
         compiling: list[Any] = []
 
@@ -494,19 +492,18 @@ class _Mode(TorchDispatchMode):
         if new:
             self.threads = self.threads or torch.get_num_threads()
             call, lines, again = aten_call(func, args, kwargs, results, returned, [*new])
-            op = str(func).removesuffix(".default")
-            said = Said(meaning(call), call.shown(), again, lines, IMPORTS)
+            op, means, attributes = str(func).removesuffix(".default"), meaning(call), call.shown()
             gives = [values.given(place) for place in new.values()]
-            if states and said.again is None:  # the same numbers come from the same states alone
+            if states and again is None:  # the same numbers come from the same states alone
                 drawn = [array_digest(state.numpy()) for state in states]
-                drawn = [str([tuple(tensor.shape) for tensor in results]), *drawn]
-                said = said._replace(attributes={**said.attributes, "drawn": drawn})
-            if isinstance(said.meaning, Several) and len(said.meaning.each) == len(gives):
-                for number, given in enumerate(gives):
-                    name, alone = _result_alone(said, said.meaning, number)
-                    self.visit(Operation(f"{op}.{name}", path, seen, [given], *alone))
+                attributes["drawn"] = [str([tuple(tensor.shape) for tensor in results]), *drawn]
+            how = attributes, again, lines, IMPORTS
+            operation = Operation(op, path, seen, gives, means, *how)
+            if isinstance(means, Several) and len(means.each) == len(gives):
+                for number in range(len(gives)):
+                    self.visit(_result_alone(operation, means, number))
             else:
-                self.visit(Operation(op, path, seen, gives, *said))
+                self.visit(operation)
         values.written(into)
         return result
 
@@ -536,17 +533,23 @@ class _Mode(TorchDispatchMode):
         return {n: place for n, place in enumerate(places) if place.key not in keys}
 
 
-def _result_alone(said: Said, meaning: Several, number: int) -> tuple[str, Said]:
-    """The name of a result of a call that gives several, and what is said of it."""
-    again, lines = said.again, said.lines
+def _result_alone(operation: Operation, meaning: Several, number: int) -> Operation:
+    """The operation that gives a single result of a call that gives several."""
+    again, lines = operation.again, operation.lines
     name, inner = meaning.each[number]
 
     def result_lines(names: Sequence[str], result: str) -> list[str]:
         assert lines is not None
         return [*lines(names, result), f"{result} = {result}[{number}]"]
 
-    alone = None if again is None else lambda arrays: [again(arrays)[number]]
-    return name, said._replace(meaning=inner, again=alone, lines=lines and result_lines)
+    return replace(
+        operation,
+        op=f"{operation.op}.{name}",
+        gives=[operation.gives[number]],
+        meaning=inner,
+        again=None if again is None else lambda arrays: [again(arrays)[number]],
+        lines=lines and result_lines,
+    )
 
 
 def _states(chosen: torch.Generator | None) -> list[torch.Tensor]:
@@ -573,8 +576,7 @@ AGAIN = "save the model again, with torch.export.save, torch.jit.save or torch.s
 class TorchFile:
     """A model of a file. ``inputs``: by name; TorchScript and a pickled module say nothing of
     shapes and formats: then ``shape`` is empty and ``dtype`` is ``""``. ``positional``: the names
-    are not those of its arguments.
-    """
+    are not those of its arguments."""
 
     model: Callable[..., Any]
     inputs: tuple[Input, ...]

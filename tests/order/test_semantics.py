@@ -279,7 +279,7 @@ def test_an_einsum_is_a_product_or_a_transpose_or_unknown() -> None:
 
 def test_axes_count_from_either_end() -> None:
     assert s.transpose((0, -1, 1)) == Turns((0, 2, 1))
-    assert isinstance(s.bitcast("float32", "int8", whole=False), Unknown)
+    assert isinstance(s.bitcast("float32", "int8", in_place=False), Unknown)
 
 
 def test_what_is_a_sum_says_so() -> None:

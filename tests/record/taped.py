@@ -11,17 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from probe.order.semantics import Contracts, Each, Meaning, Moves, Normalises, Reduces, Turns
+from probe.order.semantics import Contracts, Each, Meaning, Normalises, Turns
 from probe.record.contract import INPUT, WEIGHT, Operation, Seen, Visit
 
 
 class Tape:
     """Operations of one run; without ``visit`` nothing watches."""
 
-    def __init__(self, visit: Visit | None, twist: bool = False) -> None:
+    def __init__(self, visit: Visit | None) -> None:
         self.visit, self.kept, self.path = visit, [], ""
         self.roles: dict[int, tuple[str, str]] = {}
-        self.twist = twist
 
     def weight(self, array: np.ndarray, name: str = "") -> np.ndarray:
         self.roles[id(array)] = (WEIGHT, name)
@@ -80,16 +79,8 @@ class Tape:
         call = lambda a: a + np.random.default_rng().normal(size=a.shape).astype(a.dtype)  # noqa: E731
         return self.ran("Dropout", Each("dropout"), call, x)
 
-    def mean(self, x: np.ndarray, axis: int) -> np.ndarray:
-        meaning = Reduces((axis,), "mean")
-        return self.ran("Mean", meaning, lambda a: a.mean(axis, dtype=a.dtype), x)
-
     def turn(self, x: np.ndarray, *axes: int) -> np.ndarray:
         return self.ran("Transpose", Turns(axes), lambda a: a.transpose(axes), x)
-
-    def first(self, x: np.ndarray, count: int) -> np.ndarray:
-        move = lambda a: a[:, :count]  # noqa: E731
-        return self.ran("Slice", Moves(), move, x, attributes={"count": count})
 
     def softmax(self, x: np.ndarray) -> np.ndarray:
         def call(a: np.ndarray) -> np.ndarray:
@@ -101,7 +92,7 @@ class Tape:
 
 
 class Taped:
-    """A recorder of ``program(tape)``. ``twist``: the program is told when it is watched."""
+    """A recorder of ``program(tape)``."""
 
     target = "reference"
     note = ""
@@ -113,8 +104,7 @@ class Taped:
         return self._outputs(self.program(Tape(None)))
 
     def record(self, visit: Visit) -> list[Seen]:
-        tape = Tape(visit, twist=True)
-        self.tape = tape
+        tape = Tape(visit)
         return [tape.seen(one) for one in self._outputs(self.program(tape))]
 
     @staticmethod

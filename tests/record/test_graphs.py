@@ -14,13 +14,13 @@ class Numbers(Interpreter):
 
     def run_node(self, node: Node, read: list[Any], inside: Any) -> list[Any]:
         if node.op == "call":
-            return self.walk(node.own, read, f"{inside or ''}/{node.path}")
+            return self.walk(node.native, read, f"{inside or ''}/{node.path}")
         if node.op == "loop":
 
             def given(turn: int, state: Any) -> Any:
                 return [turn, *state, *read[1:]] if turn < 3 else None
 
-            state, rows = repeated(lambda _, each: self.walk(node.own, each), read[:1], given)
+            state, rows = repeated(lambda _, each: self.walk(node.native, each), read[:1], given)
             return [*state, *(sum(column) for column in zip(*rows, strict=True))]
         if node.op == "both":
             return [read[0], -read[0]]
@@ -67,7 +67,7 @@ class Alive(Interpreter):
 
     def run_node(self, node: Node, read: list[Any], inside: Any) -> list[Tracked]:
         if node.op == "call":
-            return self.walk(node.own, read)
+            return self.walk(node.native, read)
         self.alive.append(sum(one() is not None for one in self.every))
         found = [Tracked() for _ in node.gives]
         self.every += [weakref.ref(one) for one in found]

@@ -15,7 +15,7 @@ cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 if not hasattr(cv2.dnn, "readNetFromCaffe"):
     pytest.skip("this OpenCV reads no Caffe models", allow_module_level=True)
 
-from probe.record.graphs import OpenedGraph  # noqa: E402
+from probe.record.contract import OpenedFile  # noqa: E402
 from probe.record.opencv import declared, opened  # noqa: E402
 from probe.targets.backends.opencv import (  # noqa: E402
     input_text,
@@ -59,7 +59,7 @@ def model() -> tuple[str, bytes]:
 TEXTS = model()
 
 
-def of_caffe(text: str, weights: bytes = b"") -> OpenedGraph:
+def of_caffe(text: str, weights: bytes = b"") -> OpenedFile:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "net.prototxt").write_text(text)
         Path(folder, "net.caffemodel").write_bytes(weights)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from probe.case.errors import InputError
-from probe.record.stepped import Stepped, SteppedFunction, stepped
-from probe.record.subject import FunctionSubject
+from probe.record.subject import FunctionSubject, Stepped, SteppedFunction, stepped
 
 torch = pytest.importorskip("torch")
 

@@ -447,8 +447,8 @@ class TensorFlowOperations:
             shapes = tuple(x.shape)[1:], tuple(w.shape)
             ready = self._ready(
                 node,
-                (node.op, *shapes, x.dtype, sizes, *map(str, node.own)),
-                lambda: TensorFlowConvolution(node.op, *shapes, x.dtype, node.own, sizes),
+                (node.op, *shapes, x.dtype, sizes, *map(str, node.native)),
+                lambda: TensorFlowConvolution(node.op, *shapes, x.dtype, node.native, sizes),
                 len(x),
             )
             self.keeper.limit_lengths(ready)
@@ -483,7 +483,7 @@ class TensorFlowOperations:
                 first, *others = run_op(
                     node.op,
                     [next(samples if along else held) for along in follows],
-                    tuple(node.own),
+                    tuple(node.native),
                     len(node.gives),
                 )
                 more[:] = others
@@ -575,7 +575,7 @@ def _asked_node(node: FunctionNode, read: list[Any], gave: list[Any]) -> AskedCa
     """A node that has run as it can be asked about; None: it can't be run alone."""
     gives = [n for n, y in enumerate(gave) if not is_unread(y)]
     reads = _arrays_read(node, read)
-    ran = RanOperation(node.op, read, node.own, gave, reads, gives)
+    ran = RanOperation(node.op, read, node.native, gave, reads, gives)
     again = ran.again()
     if again is None:
         return None
@@ -726,7 +726,7 @@ def once(node: FunctionNode) -> Handler:
     """Runs a node as it is; one that gives back its input needs no call."""
     if node.op in HANDED_ON:
         return lambda read: read
-    return lambda read: run_op(node.op, read, node.own, len(node.gives))
+    return lambda read: run_op(node.op, read, node.native, len(node.gives))
 
 
 # The model, in Keras.

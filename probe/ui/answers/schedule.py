@@ -38,8 +38,13 @@ from probe.explain.outputs import counts_text, joined, verdict_of
 from probe.record.contract import Opened, Recorder
 from probe.record.inputs import varied_axes
 from probe.record.recording import record_run
-from probe.record.stepped import Stepped, stepped
-from probe.record.subject import Unseen, function_recorder, run_unwatched
+from probe.record.subject import (
+    Stepped,
+    Unseen,
+    function_recorder,
+    run_unwatched,
+    stepped,
+)
 from probe.sweep.printing import counted, ranges
 from probe.targets import budget
 from probe.targets.budget import within
