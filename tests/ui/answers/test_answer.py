@@ -176,3 +176,5 @@ def test_values_of_an_axis_are_a_text_or_numbers():
     assert answer.length_values([9, 7, 5, 5]) == answer.length_values("5..9:2") == [5, 7, 9]
     with pytest.raises(InputError, match="these are not whole"):
         answer.length_values([5, 7.5])
+    with pytest.raises(InputError, match="fixed=.none.: the size to compare with .* give fixed=N"):
+        probe.network(lambda x: x)

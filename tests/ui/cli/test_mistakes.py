@@ -132,10 +132,6 @@ PYTHON = {
         lambda: probe.network(sum, vary="batch", at=1, fixed=8),
         "fixed=8: it compares padded",
     ),
-    "a padded model of no size": (
-        lambda: probe.network(lambda x: x),
-        "fixed=.none.: the size to compare with is not given; give fixed=N",
-    ),
     "kernels of no kind": (
         lambda: probe.explain(case(), "numpy", 5, 9, kernels="every"),
         "kernels=every: unknown",

@@ -81,7 +81,7 @@ BAD = {
     "report emulate --op sum --length 9 --out x.py --vary batch": "vary=batch: there is no second",
     "sweep --op sum --lengths 5..9 --by order --workers 2": "workers=2: a sweep by order has",
     "explain --from x --target torch --vary batch": "leave out --vary, --target, or",
-    "explain --from nowhere": "path=nowhere: there is no such folder",
+    "explain --from nowhere": "from=nowhere: there is no such folder",
     "explain --from nowhere --at 5": "from=nowhere: the store defines the cases",
     "order --op conv1d --kernel 5": "length=None: the order depends on the shape",
     "results nowhere": "path=nowhere: there is no such folder",
