@@ -203,7 +203,7 @@ def backwards(channels: int, filters: int, turn: int) -> Subject:
         def groups(sample: bool) -> Iterator[Group]:
             x = np.repeat(library.x[None].astype(np.float32), LARGEST, axis=0)
             step = 7 if sample else 1
-            yield Group((x,), (_prefix(x, n) for n in range(1, LARGEST + 1, step)))
+            yield Group((x,), (prefix(x, n) for n in range(1, LARGEST + 1, step)))
 
         def given(size: int) -> tuple[np.ndarray]:
             return (np.repeat(library.x[None].astype(np.float32), size, axis=0),)
@@ -218,5 +218,6 @@ def backwards(channels: int, filters: int, turn: int) -> Subject:
 LARGEST = 80
 
 
-def _prefix(x: np.ndarray, size: int) -> Question:
+def prefix(x: Any, size: int) -> Question:
+    """The first of equal samples: each must be as the first of all."""
     return Question(size, (x[:size],), lambda whole: np.broadcast_to(whole[:1], whole[:size].shape))

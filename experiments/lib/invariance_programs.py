@@ -35,13 +35,9 @@ def weights(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 def made(x: np.ndarray, plain: Run, same: Run, report: Any) -> Made:
     """A subject whose samples lie along the first axis of one array."""
-
-    def threads(count: int) -> None:
-        """Leaves them as they are."""
-
     axes = {"batch": lambda sample: batches(x, SIZES)}
     timed = TIMED, lambda size: (np.ascontiguousarray(x[:size]),)
-    return Made(plain, same, report, np.asarray, axes, timed, threads, (THREADS,))
+    return Made(plain, same, report, np.asarray, axes, timed, lambda count: None, (THREADS,))
 
 
 def of_keras(like: str) -> Made:

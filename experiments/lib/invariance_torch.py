@@ -15,7 +15,7 @@ import numpy as np
 
 from lib import models as zoo
 from lib import nine_layers
-from lib.invariance import Group, Made, Question, Subject
+from lib.invariance import Group, Made, Question, Subject, prefix
 from lib.models import packaged_minilm, provide
 
 LARGEST = 4096
@@ -179,7 +179,7 @@ def of_layer(layer: Layer) -> Subject:
                 x = _tensor(sets[seed][0], layer.dtype)
                 x = x.expand(LARGEST, *x.shape).contiguous()
                 chosen = [size for size in every if size <= ALL or size % len(SETS) == number]
-                yield Group((x,), (_prefix(x, size) for size in chosen), partial(load, seed))
+                yield Group((x,), (prefix(x, size) for size in chosen), partial(load, seed))
 
         def given(size: int) -> tuple[Any]:
             generator = torch.Generator().manual_seed(SEED)
@@ -206,13 +206,6 @@ def sampled() -> list[int]:
     near = {size + by for size in powers for by in (-1, 0, 1)}
     others = {draw.randint(1, LARGEST) for _ in range(40)}
     return sorted(size for size in {*near, *others, *range(1, 65)} if 0 < size <= LARGEST)
-
-
-def _prefix(x: Any, size: int) -> Question:
-    def wanted(whole: np.ndarray) -> np.ndarray:
-        return np.broadcast_to(whole[:1], (size, *whole.shape[1:]))
-
-    return Question(size, (x[:size],), wanted)
 
 
 def _tensor(values: np.ndarray, dtype: str) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import html
-import importlib.util
 import os
 import re
 import shlex
@@ -17,6 +16,7 @@ import click
 import pytest
 
 from probe.ui.cli.shell import commands as main
+from tests.house import script
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -48,9 +48,7 @@ def commands(page):
 def test_the_readmes_terminal_shows_what_the_commands_print():
     """Bits depend on processor and release: the whole picture is held where both are as it says."""
     pytest.importorskip("tensorflow")
-    spec = importlib.util.spec_from_file_location("terminal", ROOT / "docs" / "terminal.py")
-    terminal = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(terminal)
+    terminal = script(ROOT / "docs" / "terminal.py")
     committed, now = (
         re.findall(">([^<]*)</text>", one) for one in (terminal.SVG.read_text(), terminal.svg())
     )

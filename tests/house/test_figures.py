@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from functools import cache
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 import probe
 from lib import notebook
+from tests.house import script
 
 ROOT = Path(__file__).parents[2]
 AMD = "amd-epyc-fam25-model17-avx512"
@@ -323,9 +323,7 @@ def test_every_figure_of_the_findings_is_made_from_stores():
 
 def test_the_picture_of_costs_is_drawn_of_the_committed_results():
     """Other releases of Matplotlib draw it in other lines: there its words alone are compared."""
-    spec = importlib.util.spec_from_file_location("costs", ROOT / "docs" / "costs.py")
-    costs = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(costs)
+    costs = script(ROOT / "docs" / "costs.py")
     pictures = costs.SVG.read_text(), costs.svg()
     releases, words = ([re.findall(f, one) for one in pictures] for f in (">Matplot.*<", "<!--.*"))
     assert words[0] == words[1] and any("Zen 4" in word for word in words[0])

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 
 import probe
+from tests.house import script
 
 ROOT = Path(probe.__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
 def mutate():
-    spec = importlib.util.spec_from_file_location("mutate", ROOT / ".ci/mutate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(ROOT / ".ci" / "mutate.py")
 
 
 SOURCE = '''

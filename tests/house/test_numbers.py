@@ -1,13 +1,12 @@
 """The house keeps to its numbers, which ``.ci/budget.toml`` has with the reasons."""
 
 import functools
-import importlib.util
 from pathlib import Path
 
+from tests.house import script
+
 ROOT = Path(__file__).parents[2]
-_spec = importlib.util.spec_from_file_location("house", ROOT / ".ci" / "house.py")
-house = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(house)
+house = script(ROOT / ".ci" / "house.py")
 measured = functools.cache(house.measured)
 
 
