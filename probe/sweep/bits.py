@@ -386,8 +386,8 @@ class _SweepState(Campaign[SweepQuestion]):
             if self.budget is not None:
                 todo, size = todo[np.argsort(np.arange(size) * GOLDEN % 1.0)], TURN
             for turn, start in enumerate(range(0, len(todo), size)):
-                some = np.sort(todo[start : start + size]).tolist()
-                turns.setdefault(turn, []).append(SweepQuestion(case, tuple(some)))
+                values_of_turn = np.sort(todo[start : start + size]).tolist()
+                turns.setdefault(turn, []).append(SweepQuestion(case, tuple(values_of_turn)))
         for question in itertools.chain.from_iterable(turns.values()):
             if question.case in left:  # not given up meanwhile
                 yield question
@@ -401,8 +401,8 @@ class _SweepState(Campaign[SweepQuestion]):
         left = self.open[part.target.text]
         left[question.case] -= set(question.values) - set(sweep.todo)
         if sweep.hopeless:
-            if rest := len(left.pop(question.case)):
-                part.tell(rest, asked=False)
+            if unasked := len(left.pop(question.case)):
+                part.tell(unasked, asked=False)
         elif sweep.todo:
             raise Stopped
         elif not left[question.case]:

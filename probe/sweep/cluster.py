@@ -319,8 +319,8 @@ def deal(client: Client, tasks: Sequence[Task], progress: Tell) -> None:
             addresses = foreign(client.nthreads)
         except Foreign as error:
             raise scheduler_gone() from error
-        there = {host_of(address) for address in addresses}
-        if any(not there.isdisjoint(task.hosts) for _, task in under_way.values()):
+        hosts = {host_of(address) for address in addresses}
+        if any(not hosts.isdisjoint(task.hosts) for _, task in under_way.values()):
             seen = time.monotonic()
         elif time.monotonic() - seen > PATIENCE:
             client.cancel([future for future, _ in under_way.values()], force=True)
@@ -358,17 +358,17 @@ class Wanted(NamedTuple):
         """Reads a target's text, which may have ``machine=LABEL`` beside its switches."""
         if not isinstance(text, str):
             return text if isinstance(text, Wanted) else cls(text)
-        rest, labels = list[str](), list[str]()
+        target_parts, labels = list[str](), list[str]()
         for part in map(str.strip, text.split(",")):
             key, _, value = map(str.strip, part.partition("="))
-            if key == "machine" and rest:  # the name stands first
+            if key == "machine" and target_parts:  # the name stands first
                 labels.append(value)
             else:
-                rest.append(part)
+                target_parts.append(part)
         if len(labels) > 1 or labels == [""]:
             todo = "write machine=LABEL once; `probe targets machine` prints a machine's label"
             raise InputError("target", text, "it names no machine, or several", todo)
-        return cls(Target.parse(",".join(rest)), labels[0] if labels else None)
+        return cls(Target.parse(",".join(target_parts)), labels[0] if labels else None)
 
     @property
     def text(self) -> str:
@@ -392,14 +392,14 @@ def sweep_on_nodes(
     start, interrupted = time.monotonic(), False
     texts = [wanted.target.text for wanted in targets]
     with connected_nodes(address, texts, note) as (client, nodes), ExitStack() as stack:
-        there = sorted({node.label for node in nodes})
+        labels = sorted({node.label for node in nodes})
         for wanted in targets:
-            if wanted.label is not None and wanted.label not in there:
+            if wanted.label is not None and wanted.label not in labels:
                 why = f"no node of the cluster is machine={wanted.label}"
-                raise InputError("target", wanted.text, why, one_of(wanted.label, there))
+                raise InputError("target", wanted.text, why, one_of(wanted.label, labels))
         stores = {}
         if folder is not None:
-            stores = {label: stack.enter_context(Store(folder / label)) for label in there}
+            stores = {label: stack.enter_context(Store(folder / label)) for label in labels}
         sweeps = [_TargetSweep(request, wanted, nodes, stores, note) for wanted in targets]
         try:
             deal(client, [task for sweep in sweeps for task in sweep.tasks], progress)

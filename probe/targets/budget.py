@@ -66,12 +66,12 @@ def seconds(text: str) -> float:
 
 def span(seconds: float) -> str:
     """``8 s``, ``3:20 min``, ``2:05 h``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60}:{whole % 60:02} min"
-    return f"{whole // 3600}:{whole % 3600 // 60:02} h"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60}:{rounded % 60:02} min"
+    return f"{rounded // 3600}:{rounded % 3600 // 60:02} h"
 
 
 class Budget:
@@ -114,18 +114,20 @@ class Budget:
         main = threading.current_thread() is threading.main_thread()
         before = signal.getsignal(signal.SIGALRM) if hasattr(signal, "setitimer") else None
         # an alarm of the user's own stays
-        ours = before == signal.SIG_DFL or isinstance(getattr(before, "__self__", None), Budget)
-        if self.seconds is None or not (main and ours):
+        replaceable = before == signal.SIG_DFL or isinstance(
+            getattr(before, "__self__", None), Budget
+        )
+        if self.seconds is None or not (main and replaceable):
             yield
             return
         left = signal.getitimer(signal.ITIMER_REAL)[0]
         outer = time.monotonic() + left if left else float("inf")
         signal.signal(signal.SIGALRM, self._ring)
-        told = sys.unraisablehook
+        hook_before = sys.unraisablehook
 
         def unheard(ignored: sys.UnraisableHookArgs) -> None:
             if not isinstance(ignored.exc_value, TimeOver):  # which is raised again: RINGS
-                told(ignored)
+                hook_before(ignored)
 
         sys.unraisablehook = unheard
         signal.setitimer(signal.ITIMER_REAL, max(self.left, 1e-3), RINGS)
@@ -138,7 +140,7 @@ class Budget:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-            sys.unraisablehook = told
+            sys.unraisablehook = hook_before
             if board is not None:
                 board.ends = outer
             if outer < float("inf"):
@@ -176,18 +178,18 @@ class Ending:
     """Around a part of the work whose answers so far are worth having: where time is up or somebody
     interrupts it ends here, and ``spent`` says why from then on.
 
-    ``known``: what is known, at its end; where that is empty the whole work ends.
+    ``answers``: what there is at its end; where that is empty the whole work ends.
     """
 
-    def __init__(self, known: object = True) -> None:
-        self.known = known
+    def __init__(self, answers: object = True) -> None:
+        self.answers = answers
 
     def __enter__(self) -> None:
         """Begins the part."""
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> bool:
         budget = _CURRENT.get()
-        if not isinstance(error, KeyboardInterrupt) or budget is None or not self.known:
+        if not isinstance(error, KeyboardInterrupt) or budget is None or not self.answers:
             return False
         budget.ended = str(error) if isinstance(error, TimeOver) else "interrupted"
         return True

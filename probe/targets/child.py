@@ -245,8 +245,8 @@ class Worker:
         try:
             name = str(request.get("do"))
             if name not in REQUESTS:
-                known = ", ".join(sorted(REQUESTS))
-                raise BadRequest(f"do={name}: no such request; there are: {known}")
+                requests = ", ".join(sorted(REQUESTS))
+                raise BadRequest(f"do={name}: no such request; there are: {requests}")
             yield from REQUESTS[name](self, request, arrays)
         except (GeneratorExit, KeyboardInterrupt):  # nobody's answer: it ends who asked, in-process
             raise

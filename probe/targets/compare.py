@@ -41,12 +41,12 @@ def repeat_control(prepared, output, dtype):
     if not ulp.equal(output, prepared.run()[0], dtype):
         return DIFFERS
     moved = prepared.realigned()
-    there = np.array(moved.run()[0])
-    if ulp.equal(output, there, dtype):
+    moved_output = np.array(moved.run()[0])
+    if ulp.equal(output, moved_output, dtype):
         return EQUAL
     # What is random may agree a few times by luck, and differ here: it does not repeat at either
     # address. The fewer bits can change, the more luck there is: what is fast is asked often.
-    sides, begun, steady = ((there, moved), (output, prepared)), time.perf_counter(), True
+    sides, begun, steady = ((moved_output, moved), (output, prepared)), time.perf_counter(), True
     for number in range(MOST_REPEATS):
         steady = steady and all(ulp.equal(bits, call.run()[0], dtype) for bits, call in sides)
         if not steady or (number and time.perf_counter() - begun > REPEATING):
@@ -97,7 +97,7 @@ class _Base:
     def __init__(self, call, header):
         self.call, self.vary = call, header["vary"]
         self.zeros = header.get("zeros", "equal")
-        self.every = header.get("control", "every") == "every"
+        self.controls_all = header.get("control", "every") == "every"
         self.dtype = call.spec["dtype"]
         prepared = call.at({self.vary: header["against"]})
         self.output = prepared.run()[0].copy()
@@ -108,44 +108,44 @@ class _Base:
         """One row of ``_ROW`` and the item's differences, None where there are none."""
         prepared = self.call.at({self.vary: at})
         output, seconds = prepared.run()
-        mine, theirs = _matched_blocks(output, self.output, blocks)
-        left, right = mine.tobytes(), theirs.tobytes()
+        compared, against = _matched_blocks(output, self.output, blocks)
+        left, right = compared.tobytes(), against.tobytes()
         digests = [hashlib.sha256(left).hexdigest()[:DIGITS]] * 2
         places, checked, differing, largest, first, signed = None, None, 0, 0, -1, 0
         if left != right:
             digests[1] = hashlib.sha256(right).hexdigest()[:DIGITS]
-            differences = ulp.differences(mine, theirs, self.dtype, self.zeros)
-            signed = ulp.signed_zeros(mine, theirs, self.dtype)
+            differences = ulp.differences(compared, against, self.dtype, self.zeros)
+            signed = ulp.signed_zeros(compared, against, self.dtype)
             if len(differences.index):
                 places = _sorted_differences(differences, output, self.output, blocks)
                 numbers = differences.ulps[differences.ulps != ulp.NAN]
                 largest = int(np.abs(numbers).max()) if len(numbers) else -1
                 differing, first = len(differences.index), int(places[0][0])
-        if self.every or differing:
+        if self.controls_all or differing:
             checked = repeat_control(prepared, output, self.dtype)
             checked = self.control if checked == EQUAL else checked
-        row = at, mine.size, differing, largest, first, seconds, checked
+        row = at, compared.size, differing, largest, first, seconds, checked
         return row + (*digests, signed), places
 
 
-def _matched_blocks(mine, theirs, blocks):
+def _matched_blocks(output, base, blocks):
     """The blocks of two arrays: views where there is one block, else all in a line."""
     if len(blocks) == 1:
         left, right = blocks[0]
-        return mine if left is None else mine[_slices(left)], theirs[_slices(right)]
-    lefts = [mine[_slices(left)].reshape(-1) for left, _ in blocks]
-    rights = [theirs[_slices(right)].reshape(-1) for _, right in blocks]
+        return output if left is None else output[_slices(left)], base[_slices(right)]
+    lefts = [output[_slices(left)].reshape(-1) for left, _ in blocks]
+    rights = [base[_slices(right)].reshape(-1) for _, right in blocks]
     return np.concatenate(lefts), np.concatenate(rights)
 
 
-def _sorted_differences(differences, mine, theirs, blocks):
+def _sorted_differences(differences, output, base, blocks):
     """Flat indices into both whole outputs, and the differences, in order of the first index."""
-    numbers, others = (np.arange(array.size).reshape(array.shape) for array in (mine, theirs))
-    numbers, others = _matched_blocks(numbers, others, blocks)
+    numbers, base_numbers = (np.arange(array.size).reshape(array.shape) for array in (output, base))
+    numbers, base_numbers = _matched_blocks(numbers, base_numbers, blocks)
     index = numbers.reshape(-1)[differences.index]
     order = np.argsort(index, kind="mergesort")
     differences = ulp.Differences(*[column[order] for column in differences])
-    return index[order], others.reshape(-1)[differences.index], differences
+    return index[order], base_numbers.reshape(-1)[differences.index], differences
 
 
 def _slices(ranges):

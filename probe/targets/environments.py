@@ -67,8 +67,8 @@ class Environment:
 
 def cache_folder() -> Path:
     """The folder of all of them: ``$PROBE_CACHE``, else in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    if own := os.environ.get("PROBE_CACHE"):
-        return Path(own)
+    if chosen := os.environ.get("PROBE_CACHE"):
+        return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "probe"
 
 
@@ -95,19 +95,19 @@ def read_environment(folder: Path) -> Environment | None:
     """The environment in a folder; None where it is half made, damaged or of another format."""
     try:
         mark = json.loads((folder / MARK).read_text())
-        known = mark["format"] == FORMAT and isinstance(mark["facts"], dict)
+        readable = mark["format"] == FORMAT and isinstance(mark["facts"], dict)
         release = mark["library"], mark["version"], mark["arm64"]
         environment = Environment(*release, folder, mark["facts"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return environment if known and os.path.lexists(environment.python) else None
+    return environment if readable and os.path.lexists(environment.python) else None
 
 
 def installed_environments() -> list[Environment]:
     """All complete environments, by library and version."""
     marks = (cache_folder() / "environments").glob(f"*/{MARK}")
-    there = filter(None, (read_environment(mark.parent) for mark in marks))
-    return sorted(there, key=lambda e: (e.library, release_numbers(e.version), e.arm64))
+    complete_ones = filter(None, (read_environment(mark.parent) for mark in marks))
+    return sorted(complete_ones, key=lambda e: (e.library, release_numbers(e.version), e.arm64))
 
 
 def complete(folder: Path, library: str, version: str, arm64: bool, facts: dict[str, Any]) -> None:
@@ -190,8 +190,8 @@ def emulation_missing(device: str) -> str | None:
     if emulator_path(needed) is None:
         return f"{device} is emulated by {needed}, which is not installed; {PACKAGE}"
     if device != "arm64" and device not in models():
-        there = f"{needed} {emulator_version(needed)}"
-        return f"{there} has no processor {device}; see {needed} -cpu help"
+        emulator = f"{needed} {emulator_version(needed)}"
+        return f"{emulator} has no processor {device}; see {needed} -cpu help"
     return None
 
 
@@ -234,7 +234,9 @@ class Runtime:
         return SLOWER if self.emulated else 1.0
 
 
-def find_runtime(library: str, version: str | None, device: str | None, own: str | None) -> Runtime:
+def find_runtime(
+    library: str, version: str | None, device: str | None, version_here: str | None
+) -> Runtime:
     """What runs ``library`` at ``version`` on an emulated ``device``.
 
     ``own``: the version in this interpreter, None where there is none; ``version`` None means that
@@ -244,7 +246,7 @@ def find_runtime(library: str, version: str | None, device: str | None, own: str
     if device is not None and (why := emulation_missing(device)):
         raise Missing(why)
     if device == "arm64":
-        wanted = version or own
+        wanted = version or version_here
         environment = find_environment(library, wanted, arm64=True) if wanted else None
         if environment is None and version is None:  # the latest that is there
             for other in installed_environments():
@@ -255,10 +257,10 @@ def find_runtime(library: str, version: str | None, device: str | None, own: str
             raise Missing(absent(f"{name}@arm64"))
         return in_folder(environment.folder, True, environment.facts)
     native = Runtime((sys.executable,))
-    if version not in (None, own):
+    if version not in (None, version_here):
         environment = find_environment(library, str(version))
         if environment is None:
-            raise Missing(absent(f"{library}=={version}", own))
+            raise Missing(absent(f"{library}=={version}", version_here))
         native = in_folder(environment.folder, False, environment.facts)
     if device is None:
         return native
@@ -266,9 +268,9 @@ def find_runtime(library: str, version: str | None, device: str | None, own: str
     return Runtime(command, emulator_text(device), native.facts)
 
 
-def absent(target: str, own: str | None = None) -> str:
-    here = f" ({own} is)" if own else ""
-    return f"{target} is not installed here{here}; probe targets install {target}"
+def absent(target: str, version_here: str | None = None) -> str:
+    beside = f" ({version_here} is)" if version_here else ""
+    return f"{target} is not installed here{beside}; probe targets install {target}"
 
 
 def in_folder(folder: Path, arm64: bool, facts: dict[str, Any] | None = None) -> Runtime:

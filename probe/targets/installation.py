@@ -190,14 +190,16 @@ class Failed(Exception):
 def find_python(version: str) -> Path | None:
     """An interpreter of Python ``version`` (``3.6``) that starts, or None."""
     name = f"python{version}"
-    own = [Path(sys.base_prefix, "bin", name)] * (version == "{}.{}".format(*sys.version_info))
+    this_python = [Path(sys.base_prefix, "bin", name)] * (
+        version == "{}.{}".format(*sys.version_info)
+    )
     on_path = [Path(folder, name) for folder in os.environ.get("PATH", "").split(os.pathsep)]
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     by_uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or data / "uv" / "python")
     # of pyenv's and uv's the newest patch release first
     candidates = (
-        *(*own, *on_path),
+        *(*this_python, *on_path),
         *_newest(pyenv.glob(f"versions/{version}.*/bin/python")),
         *_newest(by_uv.glob(f"cpython-{version}.*/bin/{name}")),
     )
@@ -265,8 +267,8 @@ def _install(folder: Path, requirements: Sequence[str], recipe: Recipe) -> None:
                 return run_installer([*start, "--torch-backend", "cpu", *requirements], what)
         return run_installer([*start, *requirements], what)
     pip = [python, "-E", "-s", "-m", "pip", "install", "--quiet"]
-    if own := OLD_PIP.get(recipe.python):
-        run_installer([*pip, "--upgrade", *own], f"installing {own[0]}")
+    if pip_before := OLD_PIP.get(recipe.python):
+        run_installer([*pip, "--upgrade", *pip_before], f"installing {pip_before[0]}")
     return run_installer([*pip, *requirements, *recipe.pip_beside], what)
 
 
@@ -286,8 +288,8 @@ def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> N
     interpreter = sys.executable
     if find_spec("pip") is None:  # an environment without pip: the Python that it was made with
         interpreter = str(find_python("{}.{}".format(*sys.version_info)) or sys.executable)
-    own = [interpreter, "-m", "pip", "install", "--quiet", "--only-binary=:all:", *where]
-    run_installer([*own, "--python-version", python, "--target", str(into), *requirements], what)
+    pip = [interpreter, "-m", "pip", "install", "--quiet", "--only-binary=:all:", *where]
+    run_installer([*pip, "--python-version", python, "--target", str(into), *requirements], what)
 
 
 def own_pip() -> list[str]:
@@ -347,7 +349,7 @@ def run_installer(
 ) -> None:
     """Runs an installer to its end; Failed says in one line what it complained about."""
     variables = os.environ if environment is None else environment
-    own = {name: text for name, text in variables.items() if name not in PRIVATE}
+    kept_variables = {name: text for name, text in variables.items() if name not in PRIVATE}
     try:
         done = subprocess.run(
             list(command),
@@ -355,7 +357,7 @@ def run_installer(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=LIMIT,
-            env=own,
+            env=kept_variables,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -393,15 +395,15 @@ def sysroot_python(root: Path) -> Path | None:
     return max(pythons, key=lambda path: int(path.name[9:]), default=None)
 
 
-def provide_sysroot(given: Path | None = None) -> Path:
+def provide_sysroot(folder: Path | None = None) -> Path:
     """A root folder: ``given`` if it has a Python, else the one in the cache, made when missing.
 
     Raises Failed.
     """
-    if given is not None:
-        if sysroot_python(given) is None:
-            raise Failed(f"{given} has no usr/bin/python3.N; give an arm64 root folder")
-        return given.resolve()
+    if folder is not None:
+        if sysroot_python(folder) is None:
+            raise Failed(f"{folder} has no usr/bin/python3.N; give an arm64 root folder")
+        return folder.resolve()
     root = sysroot_folder()
     with environments.locked(root):
         if not (root / "complete").exists():
@@ -526,17 +528,17 @@ def _provide(
     device = target.emulated_processor(where)
     if device is not None and (why := environments.emulation_missing(device)):
         raise Failed(why)
-    own = target.installed_version(backends.get(where.name))
+    version_here = target.installed_version(backends.get(where.name))
     arm64 = device == "arm64"
-    if not arm64 and where.version in (None, own):
+    if not arm64 and where.version in (None, version_here):
         if where.device == "cpu" and where.version is None:
-            todo = f"write which, such as {where.name}=={own or '1.2.1'}"
+            todo = f"write which, such as {where.name}=={version_here or '1.2.1'}"
             raise InputError("target", where.text, "it does not name a release to install", todo)
         if why := target.why_unavailable(where):
             raise Failed(why)
         tell(2, STEPS, f"asking {where.text}")
         return None, _answers(where, target.target_runtime(where)), device is None
-    version = where.version or own
+    version = where.version or version_here
     if version is None:
         todo = f"name one, {where.name}==1.2.3@arm64"
         raise InputError(
@@ -624,15 +626,15 @@ def is_there(where: Target) -> bool:
 
 def remove_installed(where: Target) -> Environment:
     """Takes a release's environment away. InputError where there is none."""
-    own = target.installed_version(backends.get(where.name))
-    version, arm64 = where.version or own or "", where.device == "arm64"
+    version_here = target.installed_version(backends.get(where.name))
+    version, arm64 = where.version or version_here or "", where.device == "arm64"
     environment = environments.find_environment(where.name, version, arm64)
     if environment is None:
-        there = (
+        targets_here = (
             ", ".join(installed.target for installed in environments.installed_environments())
             or "none"
         )
-        raise InputError("target", where.text, "it is not installed", f"there are: {there}")
+        raise InputError("target", where.text, "it is not installed", f"there are: {targets_here}")
     with environments.locked(environment.folder):
         environments.remove_environment(environment.folder)
     return environment

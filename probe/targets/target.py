@@ -11,7 +11,7 @@ import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -59,9 +59,9 @@ class Target:
         if not _has_device(backend, self.device):
             # qemu's names of processors have capitals, targets have none
             if not _has_device(backend, self.device.lower()):
-                there = one_of(self.device, [*backend.devices, *EMULATED])
+                devices = one_of(self.device, [*backend.devices, *EMULATED])
                 why = f"{self.name} has no device {self.device!r}"
-                todo = f"{there}, or a processor that qemu-x86_64 -cpu help lists"
+                todo = f"{devices}, or a processor that qemu-x86_64 -cpu help lists"
                 raise InputError("target", self.text, why, todo)
             object.__setattr__(self, "device", self.device.lower())
         object.__setattr__(self, "switches", _checked_switches(backend, self.text, self.switches))
@@ -141,8 +141,8 @@ def _has_device(backend: type[Backend], device: str) -> bool:
 def emulated_processor(target: Target) -> str | None:
     """The target's device if that is a processor to emulate, else None."""
     device = target.device
-    known = device in EMULATED or (device != "cpu" and ":" not in device)
-    return device if known else None
+    emulated = device in EMULATED or (device != "cpu" and ":" not in device)
+    return device if emulated else None
 
 
 def target_runtime(target: Target) -> Runtime:
@@ -150,37 +150,34 @@ def target_runtime(target: Target) -> Runtime:
     backend, device = _backend(target.name), emulated_processor(target)
     if backend.broken:
         raise Missing(backend.broken)
-    own = installed_version(backend)
-    if own is None and target.version is None and device != "arm64":
+    version_here = installed_version(backend)
+    if version_here is None and target.version is None and device != "arm64":
         library = backend.distributions[0]
         raise Missing(f"{library} is not installed here; pip install {backend.installs or library}")
-    return find_runtime(target.name, target.version, device, own)
+    return find_runtime(target.name, target.version, device, version_here)
 
 
 def _checked_switches(
     backend: type[Backend], text: str, switches: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
     """The switches in the backend's order of keys. Raises InputError."""
+    refused = partial(InputError, "target", text)
     for number, (key, value) in enumerate(switches):
         if key == "machine" and key not in backend.keys:
-            why = "machine= selects one machine type of a cluster"
-            raise InputError(
-                "target", text, why, "use it with `probe sweep --cluster`, or leave it out"
-            )
+            todo = "use it with `probe sweep --cluster`, or leave it out"
+            raise refused("machine= selects one machine type of a cluster", todo)
         if key not in backend.keys:
-            keys = ", ".join(f"{known}={what.describe()}" for known, what in backend.keys.items())
+            keys = ", ".join(f"{name}={what.describe()}" for name, what in backend.keys.items())
             near = one_of(key, backend.keys).partition("? ")
             meant = f"{near[0]}? " if near[1] else ""
-            why = f"{backend.name} has no switch {key!r}"
-            raise InputError("target", text, why, f"{meant}use {keys}")
+            raise refused(f"{backend.name} has no switch {key!r}", f"{meant}use {keys}")
         if key in dict(switches[:number]):
-            raise InputError("target", text, f"{key} is given twice", "leave one")
+            raise refused(f"{key} is given twice", "leave one")
         if not backend.keys[key].accepts(value):
-            why = f"{key} can't be {value!r}"
-            raise InputError("target", text, why, f"use {backend.keys[key].expects()}")
+            raise refused(f"{key} can't be {value!r}", f"use {backend.keys[key].expects()}")
     if wrong := backend.conflict(dict(switches)):
         key, why, todo = wrong
-        raise InputError("target", text, f"{key}={why}", todo)
+        raise refused(f"{key}={why}", todo)
     order = list(backend.keys)
     return tuple(sorted(switches, key=lambda pair: order.index(pair[0])))
 
@@ -189,10 +186,10 @@ def why_unavailable(target: Target) -> str | None:
     """Why a target can't run here, with this interpreter, or None; imports no library."""
     backend = _backend(target.name)
     try:
-        own = target_runtime(target).facts is None
+        in_this_python = target_runtime(target).facts is None
     except Missing as missing:
         return str(missing)
-    for module, library in backend.requires(dict(target.switches)) if own else ():
+    for module, library in backend.requires(dict(target.switches)) if in_this_python else ():
         if util.find_spec(module) is None:
             why = "which these switches require, is not installed"
             return f"{library}, {why}; pip install {library}"
@@ -277,19 +274,19 @@ def available_targets() -> list[Choice]:
     Every library with its defaults, and with the switches that are known to move bits. Cheap: no
     library is imported.
     """
-    known: list[tuple[Target, str]] = []
+    rows: list[tuple[Target, str]] = []
     for name in backends.known_backends():
         backend = _backend(name)
-        known.append((Target(name), backend.doc))
+        rows.append((Target(name), backend.doc))
         for text in backend.suggestions:
             target = Target.parse(f"{name}{text}")
             docs = (f"{backend.keys[key].doc}" for key, _ in target.switches)
-            known.append((target, "; ".join(docs) or f"on {target.device}"))
+            rows.append((target, "; ".join(docs) or f"on {target.device}"))
     for environment in environments.installed_environments():
         doc = f"Python {environment.facts.get('python_version')}, installed"
-        known.append((Target.parse(environment.target), doc))
+        rows.append((Target.parse(environment.target), doc))
     choices = []
-    for target, doc in known:
+    for target, doc in rows:
         defaults = {} if target.switches else defaults_here(target)
         doc += defaults_text(defaults)
         choices.append(Choice(target, why_unavailable(target), doc, defaults))

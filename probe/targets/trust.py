@@ -62,11 +62,11 @@ class NamedClass(NamedTuple):
         if self.name in FOREIGN or ">" in self.registered or ">" in self.name:
             return True
         package, _, rest = self.module.removeprefix("keras.src").partition(".")
-        known = rest.partition(".")[0] in OWN
+        of_keras = rest.partition(".")[0] in OWN
         if self.module.startswith("keras.src"):
-            return not known or bool(package)
+            return not of_keras or bool(package)
         # of ``builtins`` Keras takes names of its own functions alone
-        return self.module not in ("", "builtins") and not (package == "keras" and known)
+        return self.module not in ("", "builtins") and not (package == "keras" and of_keras)
 
 
 def check_keras(path: Path, trust: bool) -> list[NamedClass]:
@@ -131,11 +131,13 @@ def imported(named: list[NamedClass]) -> dict[str, Any]:
         if not layer.module or layer.module.partition(".")[0] in ("keras", "builtins"):
             continue
         try:
-            known = getattr(import_module(layer.module), layer.name, None)
+            imported_class = getattr(import_module(layer.module), layer.name, None)
         except ImportError:
             continue
         classes |= (
-            {} if known is None else {layer.name: known, layer.registered or layer.name: known}
+            {}
+            if imported_class is None
+            else {layer.name: imported_class, layer.registered or layer.name: imported_class}
         )
     return classes
 
@@ -211,8 +213,8 @@ def _named_classes(config: Any, layer: str) -> Iterator[NamedClass]:
             continue
         if isinstance(now.get("class_name"), str):
             inner = now.get("config")
-            own = inner.get("name") if isinstance(inner, dict) else None
-            layer = own if isinstance(own, str) else layer
+            name = inner.get("name") if isinstance(inner, dict) else None
+            layer = name if isinstance(name, str) else layer
             words = (now.get(name) or "" for name in ("module", "registered_name"))
             yield NamedClass(layer, now["class_name"], *(str(word) for word in words))
         pending += [(part, layer) for key, part in now.items() if key != "compile_config"]
@@ -224,12 +226,12 @@ def _unknown_layers(config: Any) -> list[NamedClass]:
         import keras
     except ImportError:
         raise library_missing("keras") from None
-    own = {*dir(keras.layers), "Functional", "Model", "Sequential"}
+    layers_of_keras = {*dir(keras.layers), "Functional", "Model", "Sequential"}
     layers = {
         (layer.get("class_name"), str((layer.get("config") or {}).get("name", "")))
         for layer in _layers(config)
     }
-    unknown = sorted((str(name), layer) for name, layer in layers if name not in own)
+    unknown = sorted((str(name), layer) for name, layer in layers if name not in layers_of_keras)
     return [NamedClass(layer, name, "", "") for name, layer in unknown]
 
 
@@ -268,8 +270,8 @@ def check_pickle(path: Path, trust: bool) -> None:
     kinds = ("float", "bfloat", "int", "uint", "bool", "complex")
     strange = []
     for name in named:
-        last, own = name.rpartition(".")[2], name.startswith("torch.") and name.count(".") == 1
-        storage = own and (last.endswith("Storage") or last.startswith(kinds))
+        last, of_torch = name.rpartition(".")[2], name.startswith("torch.") and name.count(".") == 1
+        storage = of_torch and (last.endswith("Storage") or last.startswith(kinds))
         if not (storage or name in PLAIN or name.startswith(TENSORS)):
             strange.append(name)
     if not strange:

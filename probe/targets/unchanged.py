@@ -36,7 +36,7 @@ def leaves_unchanged(function: F) -> F:
 
 
 @contextmanager
-def unchanged(*given: Any) -> Iterator[None]:
+def unchanged(*values: Any) -> Iterator[None]:
     """Puts back, at the end, what is moved within.
 
     Of the process: random states, threads, gradients, the environment, the folder, ``sys.path``,
@@ -47,7 +47,7 @@ def unchanged(*given: Any) -> Iterator[None]:
     """
     with ExitStack() as back:
         _hold_process(back.callback)
-        for value in _reached(given):
+        for value in _reached(values):
             _hold(value, back.callback)
         yield
 
@@ -125,13 +125,15 @@ def _inside(value: Any) -> Iterable[Any]:
     if isinstance(value, partial):
         return value.func, value.args, value.keywords
     if isinstance(value, FunctionType):
-        there = [value.__globals__.get(name) for name in _names(value.__code__)]
+        globals_read = [value.__globals__.get(name) for name in _names(value.__code__)]
         # functions of a library read its own state, not the user's
-        there = [
-            x for x in there if getattr(x, "__globals__", value.__globals__) is value.__globals__
+        globals_read = [
+            x
+            for x in globals_read
+            if getattr(x, "__globals__", value.__globals__) is value.__globals__
         ]
         cells = [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
-        return *cells, *there, value.__defaults__, value.__kwdefaults__
+        return *cells, *globals_read, value.__defaults__, value.__kwdefaults__
     if isinstance(value, MethodType):
         return value.__func__, getattr(value.__self__, "__dict__", {}), value.__self__
     if isinstance(value, type) or hasattr(type(value), "non_trainable_variables"):

@@ -222,11 +222,13 @@ def openblas_functions():
         for before, behind in itertools.product(PREFIXES, SUFFIXES):
             words = ("corename", "num_threads", "config")
             names = [before + "openblas_get_" + word + behind for word in words]
-            own = [getattr(first, name, None) or getattr(library, name, None) for name in names]
-            if None not in own:
-                for text in (own[0], own[2]):
+            exported = [
+                getattr(first, name, None) or getattr(library, name, None) for name in names
+            ]
+            if None not in exported:
+                for text in (exported[0], exported[2]):
                     text.restype = ctypes.c_char_p  # type: ignore[union-attr]
-                functions[owner] = own
+                functions[owner] = exported
                 break
     return functions
 

@@ -241,8 +241,8 @@ class Backend(ABC):
         if not layout.keeps_layout(word, self.layouts):
             title, dense = getattr(self, "title", self.name), len(self.layouts) == 1
             why = "takes operands as dense buffers, row by row" if dense else "has none like it"
-            known = ", ".join(self.layouts)
-            raise Unsupported("layout=%s: %s %s; use %s" % (word, title, why, known))
+            words = ", ".join(self.layouts)
+            raise Unsupported("layout=%s: %s %s; use %s" % (word, title, why, words))
 
     @abstractmethod
     def start(self, switches, device):

@@ -86,8 +86,8 @@ class Keras(Writing):
     @classmethod
     def unneeded(cls, switches):
         """What Keras draws and reads tables with, and JAX where TensorFlow is below."""
-        own = ("jax",) * (switches.get("backend") != "jax")
-        return ("matplotlib", "pandas", "cv2") + own
+        without = ("jax",) * (switches.get("backend") != "jax")
+        return ("matplotlib", "pandas", "cv2") + without
 
     @classmethod
     def defaults_on(cls, version, flags):
@@ -222,8 +222,8 @@ class Keras(Writing):
             *(padded, lambda x: Text(f"pool({x})"), "keras.ops.ones_like({})".format),
             native=lambda x, spans: None,
         )
-        known = not self.graph and (layer["ceil_mode"] or padding in BY_SIZE)
-        sizes = shapes.spatial if known else [None] * len(layer["kernel"])
+        sizes_known = not self.graph and (layer["ceil_mode"] or padding in BY_SIZE)
+        sizes = shapes.spatial if sizes_known else [None] * len(layer["kernel"])
         return composed_pool(layer, library, sizes, x)
 
 
@@ -275,10 +275,10 @@ def pooling_layer(layer):
     """The expression of a pooling layer. Raises Unsupported where Keras has none."""
     name = {"max": "MaxPooling", "avg": "AveragePooling"}[pool_kind(layer)]
     name = f"keras.layers.{name}{len(layer['kernel'])}D"
-    own = layer["padding"] == "same" and not layer["ceil_mode"]
-    if own and layer["pad_with"] == "zeros":
+    by_layer = layer["padding"] == "same" and not layer["ceil_mode"]
+    if by_layer and layer["pad_with"] == "zeros":
         raise Unsupported("Keras' SAME pooling leaves padding out: use explicit padding")
-    words = dict({"padding": '"same"' if own else '"valid"'}, **typed(layer))
+    words = dict({"padding": '"same"' if by_layer else '"valid"'}, **typed(layer))
     sizes = f"{one_or_all(layer['kernel'])}, {one_or_all(layer['stride'])}"
     return f"{name}({sizes}, {keywords(words)})"
 

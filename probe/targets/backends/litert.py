@@ -227,16 +227,18 @@ def pool_operators(graph, spec, x):
     """A pool: a maximum or an average of what is there by LiteRT's SAME, else behind a PAD."""
     (high, wide), (down, along) = ahead(spec, "kernel"), ahead(spec, "stride")
     fields = {"filterHeight": high, "filterWidth": wide, "strideH": down, "strideW": along}
-    whole = dict(spec, padding="valid", ceil_mode=False)
+    unpadded = dict(spec, padding="valid", ceil_mode=False)
 
     def operator(x, padding):
-        shape = window_outputs(dict(whole, padding=padding), x)[0][:-1] + x.shape[-1:]
+        shape = window_outputs(dict(unpadded, padding=padding), x)[0][:-1] + x.shape[-1:]
         name, words = OPERATORS[pool_kind(spec)], dict(fields, padding=padding.upper())
         return graph.operator(name, [x], shape, **words)
 
     def native(x, spans):
-        own = spec["padding"] == "same" and spec["pad_with"] != "zeros"
-        return operator(x, "same") if own and not any(span.beyond for span in spans) else None
+        by_operator = spec["padding"] == "same" and spec["pad_with"] != "zeros"
+        return (
+            operator(x, "same") if by_operator and not any(span.beyond for span in spans) else None
+        )
 
     library = PoolingLibrary(
         graph.padded,

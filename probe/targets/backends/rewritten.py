@@ -99,9 +99,9 @@ class OfArrays(Operator):
     ``made``: f(operands) -> f(array) -> array.
     """
 
-    def __init__(self, whole, run_of):
-        Operator.__init__(self, whole.spec)
-        self.constant_weights, self.run_of = whole.constant_weights, run_of
+    def __init__(self, rewritten, run_of):
+        Operator.__init__(self, rewritten.spec)
+        self.constant_weights, self.run_of = rewritten.constant_weights, run_of
 
     def bind(self, operands):
         return self.run_of(operands)
@@ -173,8 +173,8 @@ def sample_pieces(backend, spec, shape):
         def run(x):
             # a call of other samples of the same shape: the first one stands in for those that lack
             more = -len(x) % size
-            whole = np.concatenate([x] + [x[:1]] * more) if more else x
-            calls = [call(whole[start : start + size]) for start in range(0, len(whole), size)]
+            filled = np.concatenate([x] + [x[:1]] * more) if more else x
+            calls = [call(filled[start : start + size]) for start in range(0, len(filled), size)]
             return np.concatenate(calls)[: len(x)]
 
         return run

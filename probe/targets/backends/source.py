@@ -119,10 +119,10 @@ class Writing(Backend):
 
     def check(self, layer):
         """Raises Unsupported for what the library has at no size, as soon as it is asked for."""
-        for name, known in (("op", self.operations), ("dtype", self.dtypes)):
-            if layer[name] not in known:
-                there = self.title, ", ".join(known)
-                raise Unsupported("%s=%s: %s has %s" % ((name, layer[name]) + there))
+        for name, had in (("op", self.operations), ("dtype", self.dtypes)):
+            if layer[name] not in had:
+                lacking = self.title, ", ".join(had)
+                raise Unsupported("%s=%s: %s has %s" % ((name, layer[name]) + lacking))
         if pool_kind(layer) in self.undilated and set(layer["dilation"]) != {1}:
             raise Unsupported("dilation: %s's pooling has none" % self.title)
 
@@ -138,14 +138,14 @@ class Writing(Backend):
         dtype = floats.container_of_format(spec["dtype"])
         zeros = {name: np.zeros(shape, dtype) for name, shape in shapes.items()}
         zeros["b"] = np.zeros(spec["filters"], dtype)
-        own, self.namespace = self.namespace, dict(self.namespace, **names)
+        namespace, self.namespace = self.namespace, dict(self.namespace, **names)
         try:
             operator = self.operator(spec).at(shapes["x"])
             operator.bind({name: zeros[name] for name in operator.names})(
                 operator.input(zeros["x"])
             )
         finally:
-            self.namespace = own
+            self.namespace = namespace
 
     def operator(self, spec):
         return EmittedOperator(self, spec)
@@ -233,25 +233,25 @@ def result_expression(spec, y, shapes):
 class InputShape:
     """Sizes of an operation's input, told on demand.
 
-    ``asked`` is then true: the lines hold for inputs of this shape alone. Lines that ask for
+    ``size_read`` is then true: the lines hold for inputs of this shape alone. Lines that ask for
     nothing but padding that no size decides hold for inputs of every size.
     """
 
     def __init__(self, layer, shape):
-        self.layer, self._shape, self.asked = layer, tuple(shape), False
+        self.layer, self._shape, self.size_read = layer, tuple(shape), False
         self.rank, self.stacked = len(shape) - 2, shape[0] > 1
 
     @property
     def shape(self):
         """The input's: (batch, *spatial, channels)."""
-        self.asked = True
+        self.size_read = True
         return self._shape
 
     @property
     def around(self):
         """Zeros before and after each axis: a list of pairs."""
         if self.layer["padding"] in BY_SIZE and set(self.layer["stride"]) != {1}:
-            self.asked = True
+            self.size_read = True
         return windows_of_spec(self.layer).pads(self._shape[1:-1])
 
     @property
@@ -352,22 +352,22 @@ class EmittedOperator(Operator):
         backend.check(spec)
         self.backend, self.constant_weights = backend, backend.constant_weights
         # lines that hold for inputs of every size, by what lines may differ in
-        self.every = {}
+        self.for_every_size = {}
         self.by_shape = functools.lru_cache(64)(self._for_shape)
         self.by_source = functools.lru_cache(16)(functools.partial(CompiledSource, backend, spec))
 
     def at(self, shape):
         """The CompiledSource for inputs (batch, *spatial, channels) of this shape.
         Raises Unsupported."""
-        return self.every.get(_shape_class(shape)) or self.by_shape(tuple(shape))
+        return self.for_every_size.get(_shape_class(shape)) or self.by_shape(tuple(shape))
 
     def _for_shape(self, shape):
         shapes = InputShape(self.spec, shape)
         source = self.backend.emit(self.spec, shapes)
         compiled = self.by_source(source)
         # nothing was asked of the size, so these lines hold for all of them
-        if not shapes.asked:
-            self.every[_shape_class(shape)] = compiled
+        if not shapes.size_read:
+            self.for_every_size[_shape_class(shape)] = compiled
         return compiled
 
 

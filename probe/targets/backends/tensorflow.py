@@ -401,9 +401,9 @@ def transposed_lines(layer, w):
     for axis, extent in enumerate(windows.extents):
         before, after = windows.around(axis, 1)
         explicit = padding not in ("valid", "same")
-        whole = extent - min(after, 0) - (0 if explicit else before + max(after, 0))
+        uncut = extent - min(after, 0) - (0 if explicit else before + max(after, 0))
         times = f" * {layer['stride'][axis]}" if layer["stride"][axis] > 1 else ""
-        more = whole - layer["stride"][axis]
+        more = uncut - layer["stride"][axis]
         added = f" {'+' if more > 0 else '-'} {abs(more)}" if more else ""
         sizes.append(f"tf.shape(x)[{axis + 1}]{times}{added}")
         kept.append(f"{before or ''}:{-max(after, 0) or ''}" if explicit else ":")

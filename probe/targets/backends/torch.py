@@ -215,8 +215,8 @@ class Torch(Writing):
     def linear(self, layer):
         """Whether ``F.linear`` computes a product."""
         op = layer["op"]
-        own = op == "dense" or (op == "matmul" and layer["bias"])
-        return self.switches.get("linear", str(int(own))) == "1"
+        by_default = op == "dense" or (op == "matmul" and layer["bias"])
+        return self.switches.get("linear", str(int(by_default))) == "1"
 
     def kernels(self, spec, shapes):
         """PyTorch's own choice of a convolution backend, such as ``Mkldnn`` or ``Slow2d``."""
@@ -271,9 +271,9 @@ def transposed_lines(layer, operands, pairs):
     axes = []
     for (before, after), stride, dilation in zip(pairs, layer["stride"], layer["dilation"]):
         both = max(min(before, after), 0)
-        rest = f"{before - both or ''}:{both - max(after, 0) or ''}"
-        own = 0 <= before - after < max(stride, dilation)
-        axes.append((before, before - after, ":") if own else (both, max(-after, 0), rest))
+        cut = f"{before - both or ''}:{both - max(after, 0) or ''}"
+        by_library = 0 <= before - after < max(stride, dilation)
+        axes.append((before, before - after, ":") if by_library else (both, max(-after, 0), cut))
     around, more, kept = zip(*axes)
     words = {"stride": one_or_all(layer["stride"]), "padding": one_or_all(around)}
     if any(more):
@@ -319,9 +319,11 @@ def pooled(layer, x, sizes):
     kernel = one_or_all(layer["kernel"])
 
     def native(x, spans):
-        own = all(span.before == span.after <= k // 2 for span, k in zip(spans, layer["kernel"]))
+        symmetric = all(
+            span.before == span.after <= k // 2 for span, k in zip(spans, layer["kernel"])
+        )
         around = any(span.before for span in spans)
-        if not own or (largest and zeros and around):
+        if not symmetric or (largest and zeros and around):
             return None
         more = {"padding": one_or_all([span.before for span in spans])} if around else {}
         if layer["ceil_mode"]:
