@@ -210,6 +210,13 @@ def describe(error):
     return "error", text if isinstance(error, BadRequest) else f"{name}: {text}"
 
 
+def logged(error):
+    """As ``describe``; what is no refusal leaves its stack on stderr, which the parent shows."""
+    if not isinstance(error, contract.Unsupported):
+        traceback.print_exc(file=sys.stderr)
+    return describe(error)
+
+
 class Worker:
     """Answers requests. The same object serves a pipe (``main``) and ``launch.InlineSession``."""
 
@@ -251,8 +258,7 @@ class Worker:
         except (GeneratorExit, KeyboardInterrupt):  # nobody's answer: it ends who asked, in-process
             raise
         except BaseException as error:
-            traceback.print_exc(file=sys.stderr)
-            kind, message = describe(error)
+            kind, message = logged(error)
             yield {"error": kind, "message": message, "done": True}, {}
 
     def start(self, request, arrays):
@@ -297,7 +303,7 @@ class Worker:
         yield {"kernels": names_by_source, "done": True}, {}
 
     def sweep(self, request, arrays):
-        return compare.compare_items(self._call(request, arrays), request, describe)
+        return compare.compare_items(self._call(request, arrays), request, logged)
 
     def masks(self, request, arrays):
         return compare.masks(self._call(request, arrays), request, arrays)

@@ -6,9 +6,7 @@ digests and the places that differ. This runs in the targets' interpreters
 """
 
 import hashlib
-import sys
 import time
-import traceback
 
 import numpy as np
 
@@ -63,8 +61,8 @@ def compare_items(call, header, describe):
     at ``against``; a left of None means all of it.
     ``zeros``: as ``ulp.differences`` has it; ``equal`` if it is left out.
     ``interval``: seconds between answers; 0 answers every item at once, and before the first, with
-    no item, when the base has been computed. ``describe``: exception -> ``(kind, message)``; an
-    item that fails is listed under ``failures`` and the others go on.
+    no item, when the base has been computed. ``describe``: exception -> ``(kind, message)``, see
+    ``child.logged``; an item that fails is listed under ``failures`` and the others go on.
 
     Each answer has the columns ``at``, ``compared``, ``differing``, ``max_ulp`` (-1: no distance
     is a number), ``first`` (-1: none), ``seconds``, the lists ``control`` (None: not run),
@@ -80,7 +78,6 @@ def compare_items(call, header, describe):
         try:
             item = base.compare(at, blocks)
         except Exception as error:  # of the operation, as `describe` says: others are compared
-            traceback.print_exc(file=sys.stderr)
             batch.failures.append([at] + list(describe(error)))
         else:
             batch.add(*item)
