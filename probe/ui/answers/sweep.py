@@ -592,7 +592,11 @@ def stores_shown(summary: Mapping[str, Any]) -> RenderableType:
         parts += [shown if rows else "no comparisons", ""]
     further_tables = {name: n for name, n in summary["tables"].items() if name not in _SHOWN_APART}
     if further_tables:
-        parts += ["also: " + ", ".join(f"{n:,} {name}" for name, n in further_tables.items()), ""]
+        words = [
+            f"{n:,} {name.removesuffix('s') if n == 1 else name}"
+            for name, n in further_tables.items()
+        ]
+        parts += ["also: " + ", ".join(words), ""]
     total = f"{summary['differing']:,} of {summary['compared']:,} outputs differ"
     places = counted(summary["cases"], "case"), counted(len(machines), "machine")
     return Group(*parts, f"{places[0]}, {places[1]}: {total}")
