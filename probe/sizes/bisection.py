@@ -436,9 +436,8 @@ class ShownByCase:
             refused = next((value.refusal for value in sweep.all_values if value.refusal), "")
             why = f"no order is known at any length: {refused}".rstrip(": ")
             raise TargetError(session.target.text, "error", why)
-        return _short_hash("\n".join(shown)), " and ".join(
-            tree.text for tree, _ in sweep.summations
-        )
+        digest = hashlib.sha256("\n".join(shown).encode()).hexdigest()
+        return digest[:12], " and ".join(tree.text for tree, _ in sweep.summations)
 
     def _bits(self, session: AnySession) -> tuple[str, str]:
         digest, last = hashlib.sha256(), ""
@@ -455,10 +454,6 @@ class ShownByCase:
             digest.update(bits.tobytes())
             last = f"length {length}: {' '.join(f'{value:#x}' for value in bits[:4].tolist())}"
         return digest.hexdigest()[:12], last
-
-
-def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def only_releases(left: Target, right: Target) -> bool:

@@ -169,9 +169,7 @@ class Measured:
     @property
     def label(self) -> str:
         """What was measured, in words."""
-        if isinstance(self.subject, Case):
-            return self.subject.label
-        return str(getattr(self.subject, "name", self.subject))
+        return self.subject.label if isinstance(self.subject, Case) else str(self.subject)
 
     @property
     def layouts(self) -> list[str]:

@@ -538,18 +538,13 @@ def one_call(region: Region, left: Run, right: Run) -> bool:
     return calls[0] == calls[1] and all(pair.selection.in_place for pair in region.gives)
 
 
-def steps_of(meaning: Meaning) -> list[Meaning]:
-    """What an operation computes that is several in one; itself where it is one."""
-    return [step.meaning for step in getattr(meaning, "steps", ())] or [meaning]
-
-
 def _rounds_once(meaning: Meaning) -> bool:
     """Whether a result is rounded at most once, as IEEE 754 says: a compiler may fuse two.
 
     A choice among numbers rounds nothing, but a library may read subnormal ones as zeros in some
     places and not in others, as TensorFlow's ReLU does: what is said holds for all others.
     """
-    steps = steps_of(meaning)
+    steps = [step.meaning for step in getattr(meaning, "steps", ())] or [meaning]
     roundings = [row_of(step.word).rounds if isinstance(step, Each) else 0 for step in steps]
     known = all(
         step.exact

@@ -239,7 +239,8 @@ class _ThresholdSearch:
 
     def __init__(self, session: AnySession, result: Thresholds, progress: Say) -> None:
         self.session, self.result, self.progress = session, result, progress
-        self.search = SizeSearch(self._pattern, _same_interior, result.patterns)
+        same_interior = lambda left, right: left.interior == right.interior  # noqa: E731
+        self.search = SizeSearch(self._pattern, same_interior, result.patterns)
 
     def upto(self, upto: int, scanned: int | None) -> None:
         result, first = self.result, self.result.shortest
@@ -361,7 +362,9 @@ class _ThresholdSearch:
         result = self.result
         laid = len(backends.get(self.session.target.name).layouts) > 1
         said = [f"operands lie in memory as {result.case.layout}"] * laid
-        said.append(f"{result.threads_text}; with a different number the classes can be different")
+        said.append(
+            f"{threads_text(result.threads)}; with a different number the classes can be different"
+        )
         said.append("operands are finite; `probe order window` tests what NaN gets into")
         if reach > result.scanned:
             said.append(
@@ -379,10 +382,6 @@ class _ThresholdSearch:
         unsteady = [str(n) for n, pattern in result.patterns.items() if not pattern.steady]
         if unsteady:
             result.violations.append(f"the same call again differs: {', '.join(unsteady)}")
-
-
-def _same_interior(left: Pattern, right: Pattern) -> bool:
-    return left.interior == right.interior
 
 
 def _period(signs: list[Any]) -> int | None:

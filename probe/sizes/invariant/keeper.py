@@ -33,8 +33,10 @@ BOUND = (
     "it was met at one batch and not at another: the batch is a part of its shape, and so of its "
     "class; give it the samples along its first axis"
 )
-UNKNOWN = "it is not known whether its bits depend on batch, length or place"
-OUTSIDE = "compute it outside of the model, and make the parts before and behind it invariant"
+LEFT = (
+    "it is not known whether its bits depend on batch, length or place: compute it outside of the "
+    "model, and make the parts before and behind it invariant"
+)
 LENGTHS = "lengths are part of an operation's shape: along the batch alone"
 
 

@@ -37,6 +37,9 @@ from probe.sizes.invariant.classes import PIECES, mark_of_answers
 
 Tensors = tuple[Any, ...]
 
+# Pieces of what is computed row by row, in one pass over memory.
+ROWS = (1 << 14, 1 << 12)
+
 # Sets of telling operands; each is held at every place of the call.
 SETS = 3
 

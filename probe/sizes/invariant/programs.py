@@ -65,13 +65,12 @@ class LibraryProgram:
     """
 
     library, package = "numpy", "numpy"
-    watched: Callable[[Sequence[Any], Rebuild], Any] | None
+    watched: Callable[..., Any] | None = None
 
     def __init__(self, function: Callable[..., Any], batched: Any = None, name: str = "") -> None:
         self.function, self.batched = function, batched
         self.name = name or getattr(function, "__qualname__", type(function).__name__)
         self.fixed: int | None = None
-        self.watched = None
 
     def at(self, size: int) -> Callable[..., Any]:
         """What runs calls of a size."""
@@ -373,11 +372,7 @@ class TensorFlowProgram(_Data):
 
     library, package = "tensorflow", "tensorflow"
 
-    def __init__(self, function: Callable[..., Any], batched: Any = None, name: str = "") -> None:
-        super().__init__(function, batched, name)
-        self.watched = self._recorder
-
-    def _recorder(self, values: Sequence[Any], rebuild: Rebuild) -> Any:
+    def watched(self, values: Sequence[Any], rebuild: Rebuild) -> Any:
         """Watches the graph as it runs: what XLA compiles is one operation of it."""
         from probe.record.subject import function_recorder
 
@@ -689,9 +684,8 @@ class LiteRTProgram(NamedInputs):
         except (ValueError, RuntimeError) as error:
             raise _cant_be_read(name, error) from None
         super().__init__(self._run, batched, name, [each["name"] for each in self.details])
-        self.watched = self._recorder
 
-    def _recorder(self, values: Sequence[Any], rebuild: Rebuild) -> Any:
+    def watched(self, values: Sequence[Any], rebuild: Rebuild) -> Any:
         from probe.record.litert import LiteRTRecorder
 
         inputs = dict(zip(self.names, values, strict=True))

@@ -42,11 +42,6 @@ DISTINCT = 16
 KEPT = 4096  # values of a recipe
 
 
-def how_many(numbers: int) -> int:
-    """Samples of a program whose answer for one sample has that many numbers."""
-    return min(MANY, max(FEW, math.ceil(ENOUGH / max(numbers, 1))))
-
-
 def sample_recipe(rows: np.ndarray, dtype: str) -> dict[str, Any]:
     """What samples of an input are made from; ``rows``: container array, a sample a row."""
     if dtype not in floats.FORMATS:

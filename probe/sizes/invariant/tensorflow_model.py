@@ -46,9 +46,10 @@ from probe.record.tensorflow_values import (
 )
 from probe.sizes.invariant import operations
 from probe.sizes.invariant.classes import InvariantOptions, Plan, Table, conditions
-from probe.sizes.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation, Report
+from probe.sizes.invariant.keeper import LEFT, Keeper, ReadyOperation, Report
 from probe.sizes.invariant.operations import (
     NOT_ROUNDED_ONCE,
+    ROWS,
     AskedCall,
     IndependentRows,
     OperationKind,
@@ -261,7 +262,7 @@ def plainly(value: Any) -> str:
     return "x".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def joined_pieces(operation: Any, plan: Plan, samples: Tensors, parameters: Tensors) -> Any:
+def runner(operation: Any, plan: Plan, samples: Tensors, parameters: Tensors) -> Any:
     """As ``keeper.Library.runner``."""
     if len(plan) == 1 and plan[0].places == plan[0].size:
         return operation.call(samples, parameters)
@@ -279,9 +280,6 @@ def joined_pieces(operation: Any, plan: Plan, samples: Tensors, parameters: Tens
     return answers[0] if len(plan) == 1 else tf.concat(answers, 0)
 
 
-runner = joined_pieces
-
-
 @lru_cache(4096)
 def _padded_places(start: int, count: int, size: int) -> Any:
     return tf.constant([*range(start, start + count), *[start] * (size - count)], tf.int32)
@@ -291,22 +289,34 @@ def _samples_from(x: Any, start: int, count: int) -> Any:
     return tf.strided_slice(x, [start], [start + count], [1])
 
 
-# Pieces of what is computed row by row, in one pass over memory.
-ROWS = (1 << 14, 1 << 12)
-
-LEFT = f"{UNKNOWN}: {OUTSIDE}"
 INSIDE = "the batch is not along its first axis: its shape, and so its class, depends on the batch"
 
 
-class TensorFlowOperations:
-    """One model's operations, by the nodes that call them."""
+Handler = Callable[[list[Any]], list[Any]]
+
+
+@dataclass(eq=False)
+class PlannedNode(FunctionNode):
+    """A node, and what runs it."""
+
+    handler: Handler | None = None
+
+
+class TensorFlowOperations(Interpreter):
+    """One model's operations, by the nodes that call them: runs functions eagerly, node by node.
+
+    Inside a graph Grappler and oneDNN's rewrites fuse operations, and sizes are unknown where it is
+    made. Run one by one, each operation is the library's own, at sizes that are known.
+    ``follows``: for each input of a node, whether it depends on the inputs of the model.
+    """
 
     def __init__(self, keeper: Keeper) -> None:
         self.keeper = keeper
         self.operations: dict[Any, ReadyOperation] = {}
         self.samples = 1
         self._first: dict[int, tuple[Any, ...]] = {}
-        self.program = FunctionRunner(self.handler)
+        self._graphs: dict[str, Body] = {}
+        self._plans: dict[tuple[str, tuple[bool, ...]], Body] = {}
         self.handlers: dict[str, Callable[[FunctionNode, tuple[bool, ...]], Handler | None]] = {
             "MatMul": self._matmul,
             **dict.fromkeys((*CONVOLUTIONS, *TRANSPOSED), self._convolution),
@@ -316,13 +326,15 @@ class TensorFlowOperations:
         }
 
     def handler(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
-        """What runs a node.
-        ``follows``: which of its inputs depend on the model's inputs."""
+        """What runs a node."""
         handed_on = node.op in (*HANDED_ON, *READS, *SHAPES) or node.op.startswith("TensorList")
         if handed_on or not len(node.gives) or not any(follows):
             return once(node)
         if node.op in self.handlers:
-            return self.handlers[node.op](node, follows) or self._plain(node, LEFT)
+            run, as_it_is = self.handlers[node.op](node, follows), once(node)
+            if run is None:
+                return self._plain(node)
+            return lambda read: as_it_is(read) if _nothing_in(read) else run(read)
         # by what the node computes, when it first has samples: of none the labels say nothing
         chosen: list[Handler] = []
 
@@ -338,7 +350,7 @@ class TensorFlowOperations:
     def _chosen(self, node: FunctionNode, follows: tuple[bool, ...], read: list[Any]) -> Handler:
         outputs = once(node)(read)
         which = _node_kind(node, read, outputs)
-        left = self._plain(node, LEFT)
+        left = self._plain(node)
         of_samples = [x.dtype for x, along in zip(read, follows, strict=True) if along]
         # what is computed of integers is exact; to 16 bits a cast rounds twice, each time by IEEE
         if node.op == CONVERTED or not all(dtype in FORMATS for dtype in of_samples):
@@ -368,7 +380,7 @@ class TensorFlowOperations:
         except tf.errors.OpError:  # sizes among its attributes or operands are those of the batch
             return False
 
-    def _plain(self, node: FunctionNode, why: str) -> Handler:
+    def _plain(self, node: FunctionNode) -> Handler:
         """Runs a node as it is, and reports it if there are floating-point numbers in it."""
         as_it_is = once(node)
 
@@ -378,7 +390,7 @@ class TensorFlowOperations:
             # of no samples there are no bits to keep
             if floating and not all(0 in y.shape for y in outputs):
                 shapes = ", ".join("x".join(map(str, x.shape)) for x in read)
-                self.keeper.leave(f"{node.op} of {shapes}", why, f"{node.op} {node.path}")
+                self.keeper.leave(f"{node.op} of {shapes}", LEFT, f"{node.op} {node.path}")
             return outputs
 
         return handler
@@ -386,7 +398,49 @@ class TensorFlowOperations:
     def __call__(self, name: str, inputs: Sequence[Any], follows: tuple[bool, ...]) -> list[Any]:
         """Runs a function by its name; the first of ``inputs`` has a sample a row."""
         self.samples = max(1, int(inputs[0].shape[0]))
-        return self.program(name, inputs, follows)
+        return self.walk(self._planned(name, follows), inputs)
+
+    def run_node(self, node: PlannedNode, read: list[Any], inside: Any) -> list[Any]:
+        assert node.handler is not None
+        return node.handler(read)
+
+    def _planned(self, name: str, follows: tuple[bool, ...]) -> Body:
+        """The nodes of a function, each with what runs it."""
+        if (name, follows) in self._plans:
+            return self._plans[name, follows]
+        graph = traced_graph(name, self._graphs)
+        depends = {path for (path, _), along in zip(graph.inputs, follows, strict=True) if along}
+        nodes = []
+        for node in graph.nodes:
+            flags = tuple(path in depends for path, _ in node.slots)
+            if any(flags):
+                depends.add(node.path)
+            handler = self._handler(node, flags)
+            own = {field.name: getattr(node, field.name) for field in fields(node)}
+            nodes.append(PlannedNode(**own, handler=handler))
+        self._plans[name, follows] = plan = replace(graph, nodes=nodes)
+        return plan
+
+    def _handler(self, node: FunctionNode, flags: tuple[bool, ...]) -> Handler:
+        if node.op in CALLS and by_xla(node.function):
+            return self.handler(node, flags)
+        if node.op in LOOPS:
+            # what its body gives back as it is, such as weights, depends on no samples
+            body, unchanged = traced_graph(node.words["body"], self._graphs), set[int]()
+            by_name = {inner.path: inner for inner in body.nodes}
+            for at, (name, place) in enumerate(body.outputs):
+                while name in by_name and by_name[name].op == "Identity":
+                    name = by_name[name].slots[0][0]
+                if place == 0 and at < len(body.inputs) and name == body.inputs[at][0]:
+                    unchanged.add(at)
+            flags = tuple(at not in unchanged for at in range(len(flags)))
+        elif node.op in BRANCHES:
+            flags = flags[1:]
+        elif node.op not in CALLS:
+            return self.handler(node, flags)
+        return lambda read: (
+            run_flow(self, node, read, lambda name: self._planned(name, flags)) or []
+        )
 
     def _ready(
         self,
@@ -414,12 +468,10 @@ class TensorFlowOperations:
         words = node.words
         if follows[1] or words.get("transpose_a") or not known_format(words):
             return None
-        turned, as_it_is = bool(words.get("transpose_b")), once(node)
+        turned = bool(words.get("transpose_b"))
 
         def handler(read: list[Any]) -> list[Any]:
             x, w = read
-            if _nothing_in(read):
-                return as_it_is(read)
             channels, filters = tuple(w.shape)[::-1] if turned else tuple(w.shape)
             ready = self._ready(
                 node,
@@ -437,12 +489,9 @@ class TensorFlowOperations:
         where = 2 if back else 0
         if follows[1] or not follows[where] or not known_format(words) or not channels_last(words):
             return None
-        as_it_is = once(node)
 
         def handler(read: list[Any]) -> list[Any]:
             x, w = read[where], read[1]
-            if _nothing_in(read):
-                return as_it_is(read)
             sizes = tuple(array(read[0]).tolist()[1:]) if back else ()
             shapes = tuple(x.shape)[1:], tuple(w.shape)
             ready = self._ready(
@@ -467,7 +516,7 @@ class TensorFlowOperations:
     def _along(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
         """One operation along the first axis of its first output; parameters are spread numbers."""
         name = " ".join([node.op, *map(plainly, extra_of(node))])
-        left = self._plain(node, LEFT)
+        left = self._plain(node)
 
         def handler(read: list[Any]) -> list[Any]:
             xs = list(compress(read, follows))
@@ -514,8 +563,6 @@ class TensorFlowOperations:
 
         def handler(read: list[Any]) -> list[Any]:
             (x,) = read
-            if 0 in x.shape:
-                return as_it_is(read)
             size = x.shape[-1]
             ready = self._ready(
                 node,
@@ -532,7 +579,7 @@ class TensorFlowOperations:
 
     def _element(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
         """A function by place of one operand or two, of which one may be a single number."""
-        as_it_is, left = once(node), self._plain(node, LEFT)
+        as_it_is, left = once(node), self._plain(node)
         name, places = node.op, [at for at, along in enumerate(follows) if along]
 
         def handler(read: list[Any]) -> list[Any]:
@@ -646,80 +693,6 @@ def spread_parameter(parameter: Any, at: int, positive: bool) -> Any:
         return parameter
     values = spread_numbers(7 + at, "w", tuple(parameter.shape), 2)
     return tensor(np.abs(values) if positive else values, parameter.dtype)
-
-
-# Runs a traced TensorFlow function eagerly, operation by operation.
-#
-# Inside a graph Grappler and oneDNN's rewrites fuse operations, and sizes are unknown where it is
-# made. Run one by one, each operation is the library's own, at sizes that are known.
-
-
-Handler = Callable[[list[Any]], list[Any]]
-
-
-@dataclass(eq=False)
-class PlannedNode(FunctionNode):
-    """A node, and what runs it."""
-
-    handler: Handler | None = None
-
-
-class FunctionRunner(Interpreter):
-    """Runs functions by name. ``choose(node, follows)`` says what runs a node.
-
-    ``follows``: for each input of the node, whether it depends on the inputs of the model.
-    """
-
-    def __init__(self, choose: Callable[[FunctionNode, tuple[bool, ...]], Handler]) -> None:
-        self.choose = choose
-        self._graphs: dict[str, Body] = {}
-        self._plans: dict[tuple[str, tuple[bool, ...]], Body] = {}
-
-    def __call__(self, name: str, inputs: Sequence[Any], follows: tuple[bool, ...]) -> list[Any]:
-        """Runs the function; returns its outputs' tensors."""
-        return self.walk(self._planned(name, follows), inputs)
-
-    def run_node(self, node: PlannedNode, read: list[Any], inside: Any) -> list[Any]:
-        assert node.handler is not None
-        return node.handler(read)
-
-    def _planned(self, name: str, follows: tuple[bool, ...]) -> Body:
-        """The nodes of a function, each with what runs it."""
-        if (name, follows) in self._plans:
-            return self._plans[name, follows]
-        graph = traced_graph(name, self._graphs)
-        depends = {path for (path, _), along in zip(graph.inputs, follows, strict=True) if along}
-        nodes = []
-        for node in graph.nodes:
-            flags = tuple(path in depends for path, _ in node.slots)
-            if any(flags):
-                depends.add(node.path)
-            handler = self._handler(node, flags)
-            own = {field.name: getattr(node, field.name) for field in fields(node)}
-            nodes.append(PlannedNode(**own, handler=handler))
-        self._plans[name, follows] = plan = replace(graph, nodes=nodes)
-        return plan
-
-    def _handler(self, node: FunctionNode, flags: tuple[bool, ...]) -> Handler:
-        if node.op in CALLS and by_xla(node.function):
-            return self.choose(node, flags)
-        if node.op in LOOPS:
-            # what its body gives back as it is, such as weights, depends on no samples
-            body, unchanged = traced_graph(node.words["body"], self._graphs), set[int]()
-            by_name = {inner.path: inner for inner in body.nodes}
-            for at, (name, place) in enumerate(body.outputs):
-                while name in by_name and by_name[name].op == "Identity":
-                    name = by_name[name].slots[0][0]
-                if place == 0 and at < len(body.inputs) and name == body.inputs[at][0]:
-                    unchanged.add(at)
-            flags = tuple(at not in unchanged for at in range(len(flags)))
-        elif node.op in BRANCHES:
-            flags = flags[1:]
-        elif node.op not in CALLS:
-            return self.choose(node, flags)
-        return lambda read: (
-            run_flow(self, node, read, lambda name: self._planned(name, flags)) or []
-        )
 
 
 def once(node: FunctionNode) -> Handler:
@@ -883,10 +856,8 @@ def invariant_keras(model: Any, options: InvariantOptions, batched: Any) -> tupl
             raise InputError("model", model.name, why, "call it once, or give an example")
         model(arguments[0], training=False)
     invariant = InvariantKeras(model, keeper)
-    if example is None:
-        return invariant, keeper.report
-    (inputs,) = arguments
-    invariant(inputs)
+    if example is not None:
+        invariant(arguments[0])
     return invariant, keeper.report
 
 

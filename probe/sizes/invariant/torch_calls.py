@@ -247,11 +247,6 @@ def moved_by(x: Any, by: int) -> Any:
     return room.copy_(x.reshape(-1)).view(x.shape)
 
 
-def shifted_tensor(x: Any) -> Any:
-    """The same contiguous values elsewhere in memory: at no whole multiple of a vector."""
-    return moved_by(x, x.element_size())
-
-
 def rows_apart(shape: Sequence[int], dtype: Any) -> Any:
     """Room for rows, along the last axis, each of which begins where a vector does."""
     vector = ALIGNED // dtype.itemsize
@@ -430,7 +425,7 @@ class TorchByPlace(operations.ByPlace):
 
     def shown(self, values: Tensors, first: bool) -> Any:
         """The first time where no vector begins."""
-        return self.function(*(map(shifted_tensor, values) if first else values))
+        return self.function(*(moved_by(x, x.element_size()) if first else x for x in values))
 
 
 def for_each_axis(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:

@@ -17,9 +17,10 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_u
 
 from probe.order.semantics import MORE
 from probe.record.torch_calls import array, aten_call, changed_by, dtype, op_facts, tensors
-from probe.sizes.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
+from probe.sizes.invariant.keeper import LEFT, Keeper, ReadyOperation
 from probe.sizes.invariant.operations import (
     NOT_ROUNDED_ONCE,
+    ROWS,
     AskedCall,
     OperationKind,
     named_kind,
@@ -42,10 +43,6 @@ from probe.sizes.invariant.torch_calls import (
 )
 from probe.sizes.invariant.torch_products import MetOperations, Products
 from probe.sizes.invariant.torch_sequences import Attention, mkldnn_rnn_layer
-
-LEFT = f"{UNKNOWN}: {OUTSIDE}"
-# Pieces of what is computed row by row, in one pass over memory.
-ROWS = (1 << 14, 1 << 12)
 
 
 class TorchOperations:

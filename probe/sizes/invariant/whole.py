@@ -108,7 +108,8 @@ class WholeProgram:
                 for n, (at_largest, at_other) in both
             ]
         numbers = sum(math.prod(shape) for shape, _ in shapes) // largest
-        self.placed = samples.how_many(numbers)
+        enough = math.ceil(samples.ENOUGH / max(numbers, 1))
+        self.placed = min(samples.MANY, max(samples.FEW, enough))
         # candidates whose answers are numbers, and show most
         candidates = range(self.placed * samples.CANDIDATES)
         self.pool = self._drawn(candidates)

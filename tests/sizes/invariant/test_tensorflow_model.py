@@ -12,9 +12,9 @@ from probe.sizes.invariant.keeper import NotInvariant
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from probe.sizes.invariant.tensorflow_model import (
-    FunctionRunner,
     InvariantKeras,
     MatrixProduct,
+    TensorFlowOperations,
     once,
 )
 from tests.sizes.invariant.keras_models import L, built, differing, keras, moved, numbers, tf
@@ -258,7 +258,8 @@ def test_a_function_runs_its_branches_and_loops_as_tensorflow_does():
 
     x = tf.constant(numbers(2, 4))
     made = function.get_concrete_function(x, tf.constant(0))
-    runner = FunctionRunner(lambda node, _: once(node))
+    runner = TensorFlowOperations(None)
+    runner.handler = lambda node, _: once(node)
     for which in (0, 1, 2, -1, 9):
         given = [x, tf.constant(which), *made.captured_inputs]
         found = runner(made.function_def.signature.name, given, (True, *[False] * (len(given) - 1)))
