@@ -14,8 +14,15 @@ from __future__ import annotations
 from lib import frame
 from probe import Case, Store, Target
 from probe.case import schema
-from probe.sizes.fixes import RemedySessions, measured_remedies, remedy_rows
+from probe.sizes.fixes import (
+    Measured,
+    RemedySessions,
+    advise,
+    measured_remedies,
+    remedy_to_json,
+)
 from probe.sweep import plan as shard
+from probe.sweep.campaign import Row, case_row, run_row
 
 CASES = (
     frame.REPORT.with_(operands="normal"),
@@ -85,6 +92,44 @@ def main(experiment: frame.Experiment) -> None:
     experiment.sum_up()
 
 
+# Columns of ``remedies`` that are called so in JSON too.
+SAME = (
+    *("about", "verdict", "compared", "differing", "unknown", "refusal", "seconds"),
+    *("seconds_fixed", "ratio", "of_fixed", "ratio_fixed", "error_rms", "error_max"),
+)
+
+
+def remedy_rows(measured: Measured) -> dict[str, list[Row]]:
+    """Rows of ``runs``, ``cases``, ``remedies`` and every turn in ``measurements``."""
+    run = run_row(measured.target, measured.facts, measured.variables, "remedies")
+    case, best, rows = measured.subject, advise(measured).name, []
+    place = {"run_id": run["run_id"], "case_id": case.id, "network_id": None}
+    place |= {"target": measured.target.text, "vary": measured.vary, "fixed": measured.fixed}
+    place |= {"content": measured.content, "lengths": len(measured.lengths)}
+    for result in measured.found:
+        row = remedy_to_json(measured, result)
+        rows.append(
+            {**place, **{name: row[name] for name in SAME}, "compared": result.compared or 0}
+            | {"remedy": row["name"], "place": row["target"], "keeps": row["keeps_bits"]}
+            | {"recommended": result.remedy.name == best}
+        )
+    turns = [
+        {
+            "run_id": run["run_id"],
+            "subject": f"{measured.label}, fixed at {measured.fixed}",
+            "variant": result.remedy.name,
+            "size": length,
+            "repeat": number,
+            "value": value,
+            "unit": "s",
+        }
+        for result in measured.found
+        for length, medians in result.seconds.items()
+        for number, value in enumerate(medians.tolist())
+    ]
+    return {"runs": [run], "cases": [case_row(case)], "remedies": rows, "measurements": turns}
+
+
 def measured_on(target: str, vary: str, cases: tuple[Case, ...], store: Store) -> None:
     """Stores what isn't stored, each as soon as it is known."""
     names, where = schema.key_columns("remedies"), Target.parse(target)
@@ -103,7 +148,7 @@ def measured_on(target: str, vary: str, cases: tuple[Case, ...], store: Store) -
                 only=only,
                 sessions=sessions,
             )
-            for name, rows in remedy_rows(found, "remedies").items():
+            for name, rows in remedy_rows(found).items():
                 store.append(name, rows)
             store.flush()
 

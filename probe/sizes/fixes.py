@@ -23,10 +23,11 @@ from probe.case.case import Case, require_places
 from probe.case.errors import InputError, TargetError
 from probe.case.floats import rounded_text
 from probe.case.layout import CONTIGUOUS
+from probe.explain.runs import outputs_of_call
 from probe.order.window import axis_of, case_at
 from probe.sizes.orders import ByOrder, sweep_by_order
 from probe.sizes.thresholds import threads_of
-from probe.sweep.campaign import Row, case_row, run_row
+from probe.sweep.campaign import Row
 from probe.sweep.printing import ranges
 from probe.targets import backends, budget
 from probe.targets.launch import (
@@ -145,8 +146,7 @@ class RemedyResult:
 class Measured:
     """All remedies of a case or a model on a target, the default first.
 
-    ``subject``: a case, a model's name, or a network with ``name``, ``id`` and ``row()``, which is
-    stored.
+    ``subject``: a case, or a model's name.
     ``lengths``: those whose orders were compared with ``fixed``, the size that stands for padding
     everything. ``content``: the length at which costs are reported, beside ``fixed``. ``vary``:
     ``length``, or ``batch``, whose sizes all of these are then.
@@ -268,58 +268,6 @@ def advise(measured: Measured) -> Advice:
         if result.remedy.name == INVARIANT and result.verdict != "exact" and result.refusal:
             text += f"; {INVARIANT} is {result.verdict}: {result.refusal}"
     return Advice(best.remedy.name, text, ratio, of_fixed, keeping_name)
-
-
-def remedy_rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Row]]:
-    """Rows of ``runs``, ``cases`` or ``networks``, ``remedies`` and every turn in
-    ``measurements``."""
-    run = run_row(measured.target, measured.facts, measured.variables, experiment)
-    case = measured.subject if isinstance(measured.subject, Case) else None
-    place = {
-        "run_id": run["run_id"],
-        "case_id": None if case is None else case.id,
-        "network_id": None if case is not None else measured.subject.id,
-        "target": measured.target.text,
-        "content": measured.content,
-        "fixed": measured.fixed,
-        "lengths": len(measured.lengths),
-        "vary": measured.vary,
-    }
-    best, rows = advise(measured).name, []
-    for result in measured.found:
-        row = remedy_to_json(measured, result)
-        rows.append(
-            {**place, **{name: row[name] for name in _SAME}, "compared": result.compared or 0}
-            | {"remedy": row["name"], "place": row["target"], "keeps": row["keeps_bits"]}
-            | {"recommended": result.remedy.name == best}
-        )
-    return {
-        "runs": [run],
-        "cases": [] if case is None else [case_row(case)],
-        "networks": [measured.subject.row()] if case is None else [],
-        "remedies": rows,
-        "measurements": [
-            {
-                "run_id": run["run_id"],
-                "subject": f"{measured.label}, fixed at {measured.fixed}",
-                "variant": result.remedy.name,
-                "size": length,
-                "repeat": number,
-                "value": value,
-                "unit": "s",
-            }
-            for result in measured.found
-            for length, medians in result.seconds.items()
-            for number, value in enumerate(medians.tolist())
-        ],
-    }
-
-
-# Columns of ``remedies`` that are called so in JSON too.
-_SAME = (
-    *("about", "verdict", "compared", "differing", "unknown", "refusal", "seconds"),
-    *("seconds_fixed", "ratio", "of_fixed", "ratio_fixed", "error_rms", "error_max"),
-)
 
 
 def remedy_to_json(measured: Measured, result: RemedyResult) -> Row:
@@ -622,8 +570,7 @@ class CaseQuestion:
                 continue
             try:
                 session = self.sessions.with_remedy(result.remedy)
-                request = {"do": "run", "spec": self.longest.spec()}
-                y = session.request(request, _named_operands(self.longest))[1]["y"]
+                y = outputs_of_call(session, self.longest)
             except TargetError as error:
                 result.refusal = result.refusal or f"{error.kind}: {error.why}"
                 continue

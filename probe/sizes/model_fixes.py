@@ -392,11 +392,7 @@ class GraphPlan:
 
     def to_json(self) -> dict[str, Any]:
         stretches = [stretch.to_json() for stretch in self.stretches]
-        return vars(self) | {
-            "stretches": stretches,
-            "sets": self.sets,
-            "over": self.over or None,
-        }
+        return vars(self) | {"stretches": stretches, "sets": self.sets, "over": self.over or None}
 
     def save(self, folder: Path) -> list[Path]:
         """Writes ``plan.json`` and ``padded.py``; their paths. OSError."""
@@ -448,7 +444,9 @@ def searched(graph: PaddedModel, lengths: list[int], tell: Say) -> list[SafeSize
         start = max((safe for safe in shorter if safe != graph.fixed), default=0)
         return graph.sized(lengths[place], start, by_order=False).safe
 
-    search = SizeSearch(padded, _near_enough)
+    search = SizeSearch(
+        padded, lambda less, more: more - less <= max(LEAST_APART, more * SIZES_APART)
+    )
     for place, content in enumerate(lengths):
         if content in searched_before or place in (0, len(lengths) - 1):
             search.mark(place)
@@ -467,10 +465,6 @@ def searched(graph: PaddedModel, lengths: list[int], tell: Say) -> list[SafeSize
             sizes = {n: found for n, found in sizes.items() if found.safe != size.safe}
         sizes[size.content] = ordered
     return [sizes[content] for content in sorted(sizes)]
-
-
-def _near_enough(shorter: int, longer: int) -> bool:
-    return longer - shorter <= max(LEAST_APART, SIZES_APART * longer)
 
 
 def stretches(graph: PaddedModel, lengths: list[int], sizes: list[SafeSize]) -> list[GraphStretch]:

@@ -203,9 +203,7 @@ class PaddedModel:
     def call(self, content: int, size: int) -> Callable[[], list[np.ndarray]]:
         """What runs it unwatched, again and again."""
         inputs, elsewhere = self.inputs(content, size), getattr(self.opened, "plain", None)
-        call: Callable[[], list[np.ndarray]]
-        call = partial(elsewhere, inputs) if elsewhere else self.recorder(inputs).plain
-        return call
+        return partial(elsewhere, inputs) if elsewhere else self.recorder(inputs).plain
 
     @cached_property
     def text(self) -> str:

@@ -239,8 +239,9 @@ class _ThresholdSearch:
 
     def __init__(self, session: AnySession, result: Thresholds, progress: Say) -> None:
         self.session, self.result, self.progress = session, result, progress
-        same_interior = lambda left, right: left.interior == right.interior  # noqa: E731
-        self.search = SizeSearch(self._pattern, same_interior, result.patterns)
+        self.search = SizeSearch(
+            self._pattern, lambda left, right: left.interior == right.interior, result.patterns
+        )
 
     def upto(self, upto: int, scanned: int | None) -> None:
         result, first = self.result, self.result.shortest

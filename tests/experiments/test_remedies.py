@@ -28,7 +28,8 @@ def test_each_axis_is_stored_with_every_turn(store):
     assert len(found.measurements) == len(remedies) * 2 * fixes.ROUNDS
     for vary in ("length", "batch"):
         case = remedies[remedies.vary == vary].set_index("remedy")
-        assert case.verdict["default"] == "differs"
+        assert case.verdict["default"] == "differs" and case.ratio["default"] == 1
+        assert case.recommended.sum() == 1 and set(case.case_id) <= set(found.cases.case_id)
         assert case.verdict["pad"] == case.verdict["chunks=64"] == "exact"
 
 

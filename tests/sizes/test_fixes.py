@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import probe
-from probe import Case, Store
+from probe import Case
 from probe.case import floats
 from probe.case.errors import InputError, TargetError, TimeOver
 from probe.case.ulp import equal
@@ -23,7 +23,6 @@ from probe.sizes.fixes import (
     measured_remedies,
     remedies_of,
     remedies_report,
-    remedy_rows,
 )
 from probe.targets import budget
 from probe.targets.launch import InlineSession
@@ -227,19 +226,6 @@ def test_what_the_default_came_to_by_the_end_of_the_time_is_told(monkeypatch):
     assert default.refusal == "length 6: not asked: the 5 s of --time were over"
     assert float64.refusal == "not tried: the 5 s of --time were over"
     assert "no remedy is exact on this target; not known of float64" in advise(found).text
-
-
-def test_rows_are_stored_and_read_back(measured, tmp_path):
-    with Store(tmp_path / "here") as store:
-        for table, some in remedy_rows(measured, "remedies").items():
-            store.append(table, some)
-    found = probe.load(tmp_path)
-    table = found.remedies.set_index("remedy")
-    assert list(table.index[table.recommended]) == [advise(measured).name]
-    assert table.verdict["default"] == "differs"
-    assert table.ratio["default"] == 1
-    assert len(found.measurements) == len(measured.found) * 2 * ROUNDS
-    assert set(found.remedies.case_id) == set(found.cases.case_id)
 
 
 @pytest.mark.parametrize(

@@ -312,9 +312,6 @@ class ReportRow:
     smallest: int
     orders: str
 
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
 
 class Report:
     """What was found so far: classes are looked for when a shape is first met, so this grows.
@@ -371,7 +368,7 @@ class Report:
             "like": self.table.like,
             "sizes": {name: list(values) for name, values in self.table.sizes.items()},
             "environment": self.table.environment,
-            "operations": [row.to_json() for row in self.rows],
+            "operations": [dict(vars(row)) for row in self.rows],
             "left": dict(self.left),
             "limited": dict(self.limited),
             "notes": list(self.table.notes),

@@ -559,7 +559,9 @@ INTERPRETERS = 8  # sizes of which LiteRT's interpreters are kept
 
 
 class NamedInputs(LibraryProgram):
-    """A program with named inputs."""
+    """A program with named inputs. ``_open()``: which axes carry samples, as the file says."""
+
+    _open: Callable[[], dict[str, int | None]]
 
     def __init__(self, function: Any, batched: Any, name: str, names: Sequence[str]) -> None:
         super().__init__(function, batched, name)
@@ -590,10 +592,6 @@ class NamedInputs(LibraryProgram):
         if len(axes) != len(self.names):
             raise InputError("batched", batched, why, "give an axis or None for each")
         return dict(zip(self.names, axes, strict=True))
-
-    def _open(self) -> dict[str, int | None]:
-        """What the file itself says of them."""
-        return dict.fromkeys(self.names, 0)
 
 
 class Onnx(NamedInputs):

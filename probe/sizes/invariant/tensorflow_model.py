@@ -466,7 +466,7 @@ class TensorFlowOperations(Interpreter):
 
     def _matmul(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
         words = node.words
-        if follows[1] or words.get("transpose_a") or not known_format(words):
+        if follows[1] or words.get("transpose_a") or words.get("T") not in FORMATS:
             return None
         turned = bool(words.get("transpose_b"))
 
@@ -487,7 +487,12 @@ class TensorFlowOperations(Interpreter):
     def _convolution(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
         words, back = node.words, node.op in TRANSPOSED
         where = 2 if back else 0
-        if follows[1] or not follows[where] or not known_format(words) or not channels_last(words):
+        if (
+            follows[1]
+            or not follows[where]
+            or words.get("T") not in FORMATS
+            or not channels_last(words)
+        ):
             return None
 
         def handler(read: list[Any]) -> list[Any]:
@@ -557,7 +562,7 @@ class TensorFlowOperations(Interpreter):
         return handler
 
     def _softmax(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
-        if not known_format(node.words):
+        if node.words.get("T") not in FORMATS:
             return None
         as_it_is = once(node)
 
@@ -660,10 +665,6 @@ SUBNORMAL = ("Relu", "Relu6", "Sign")
 CONVOLUTIONS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 TRANSPOSED = ("Conv2DBackpropInput", "Conv3DBackpropInputV2")
 NORMALISED = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
-
-
-def known_format(words: Mapping[str, Any]) -> bool:
-    return words.get("T") in FORMATS
 
 
 def channels_last(words: Mapping[str, Any]) -> bool:

@@ -434,8 +434,6 @@ class Ways:
         self.ready = ready
         self.steps: dict[int, tuple[Plan, Plan, Any]] = {}
         """By the number of samples: pieces of the operation as it is, further ones, and whose."""
-        self.single: dict[int, Any] = {}
-        """The operation that is called once, of as many samples as there are."""
         self._others: list[Any] | None = None
 
     def other_ways(self) -> Iterable[Sizes]:
@@ -457,15 +455,9 @@ class Ways:
     def __call__(self, x: Any, w: Any, b: Any) -> Any:
         """The operation of x (samples, ...), contiguous, with weights and a bias or None."""
         count, own = x.shape[0], self.ready.operation
-        if (single := self.single.get(count)) is not None:
-            weights = w if single is own else self.held(w)
-            if weights is not None:
-                return single.call((x,), (weights, b))
         steps = self.steps.get(count)
         if steps is None:
             steps = self.steps[count] = self._steps(count)
-            if not steps[0] and len(steps[1]) == 1 and steps[1][0].size == count:
-                self.single[count] = steps[2]
         whole, rest, operation = steps
         weights = w if operation is own else self.held(w)
         if weights is None or not rest:

@@ -417,9 +417,8 @@ class WholeReport(Report):
     and of how many. Where few do, an operation that adds differently may not be seen either.
     """
 
-    def __init__(self, table: Table, program: Any) -> None:
+    def __init__(self, table: Table) -> None:
         super().__init__(table)
-        self.program = program
         self.sizes: dict[tuple[str, int], list[int]] = {}
         self.shown: dict[str, tuple[int, int]] = {}
         self.samples: dict[str, int] = {}
@@ -581,7 +580,7 @@ class SameBitsProgram:
     ) -> None:
         self.program, self.strict = program, strict
         self.table = Table(like, sizes, 0, {})
-        self.report = WholeReport(self.table, program)
+        self.report = WholeReport(self.table)
         self._buckets: dict[Any, Buckets] = {}
         self._lock = threading.RLock()
         self._settings: Any = ()
@@ -592,7 +591,6 @@ class SameBitsProgram:
         if not self.program.library:
             with self._lock, unchanged(self.program.function):
                 self.program = program_with_library(self.program, args, kwargs)
-                self.report.program = self.program
                 self._note_library()
         if self.program.settings() != self._settings:
             why = f"settings of {self.program.library} changed, and it takes kernels by them"
