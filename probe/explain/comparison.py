@@ -392,12 +392,16 @@ class Comparison:
                 flush[open_] |= near
         return explained, verdicts[0], verdicts[1], flush
 
+    def _numbers(self, side: CaseRun, index: np.ndarray) -> np.ndarray:
+        """What an array (positions, filters) of a side has at its compared outputs."""
+        places = self.pairs.left if side is self.left else self.pairs.right
+        return np.asarray(index[tuple(places.T)])
+
     def summations(self, side: CaseRun) -> list[tuple[Summation, int]]:
         """How the compared outputs of a side are added, and how many so: most outputs first."""
         if side.orders is None:
             return []
-        places = self.pairs.left if side is self.left else self.pairs.right
-        numbers = side.orders.index[tuple(places.T)]
+        numbers = self._numbers(side, side.orders.index)
         counts = np.bincount(numbers[numbers >= 0], minlength=len(side.orders.summations))
         added = zip(side.orders.summations, counts.tolist(), strict=True)
         return sorted(((s, n) for s, n in added if n), key=lambda pair: -pair[1])
@@ -405,8 +409,7 @@ class Comparison:
     def orders(self, side: CaseRun) -> list[dict[str, Any]]:
         """The same as JSON has it; of a pool the ways of averaging."""
         if side.pooled is not None:
-            places = self.pairs.left if side is self.left else self.pairs.right
-            return side.pooled.orders(side.pooled.index[tuple(places.T)])
+            return side.pooled.orders(self._numbers(side, side.pooled.index))
         dtype = side.case.dtype
         return [s.to_json(dtype) | {"outputs": count} for s, count in self.summations(side)]
 

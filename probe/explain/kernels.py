@@ -174,6 +174,6 @@ def memory_in_words(text: str) -> tuple[str, tuple[str, str]]:
 def by_source(kernels: Iterable[Kernel]) -> dict[str, list[str]]:
     """{source: names}; where a source could not say, its one entry is why, in brackets."""
     observed = list(kernels)
-    named = {kernel.source: list(kernel.names) or [f"({kernel.missing})"] for kernel in observed}
+    names = {kernel.source: list(kernel.names) or [f"({kernel.missing})"] for kernel in observed}
     commands = [command for kernel in observed for command in kernel.commands]
-    return named | ({BENCHDNN: commands} if commands else {})
+    return names | ({BENCHDNN: commands} if commands else {})

@@ -357,8 +357,8 @@ class Revealer:
         run = (recalled := self.recall(run, session)) or run
         if recalled and run.replays[places].all():
             return run
-        few = wanted is not None and wanted.size <= self.small
-        run = run.reveal(session, self.summations, None if few else wanted)
+        all_wanted = wanted is not None and wanted.size <= self.small
+        run = run.reveal(session, self.summations, None if all_wanted else wanted)
         if run.orders is not None:
             distinct = dict.fromkeys([*run.orders.summations, *self.summations])
             self.summations = list(distinct)[: self.tried]

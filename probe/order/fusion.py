@@ -295,10 +295,10 @@ def ask_pieces(
     )
 
 
-def pairs_in_rows(sets: list[list[Pair]], most: int) -> np.ndarray:
+def pairs_in_rows(batches: list[list[Pair]], most: int) -> np.ndarray:
     """Sets of pairs as rows of ``most`` leaves and, behind them, their partners; -1 fills up."""
-    rows = np.full((len(sets), 2 * most), -1)
-    for row, pairs in zip(rows, sets, strict=True):
+    rows = np.full((len(batches), 2 * most), -1)
+    for row, pairs in zip(rows, batches, strict=True):
         leaves, partners = zip(*pairs, strict=True)
         row[: len(pairs)], row[most : most + len(pairs)] = leaves, partners
     return rows

@@ -399,10 +399,8 @@ class _OpenOutputs:
     def _example(self, what: str, differences: ulp.Differences) -> str:
         place = np.unravel_index(int(differences.index[0]), self.case.output_shape())
         name = f"out[{', '.join(str(int(i)) for i in place)}]"
-        sides = [
-            floats.bits_text(int(b[0]), self.case.dtype)
-            for b in (differences.bits_a, differences.bits_b)
-        ]
+        both = differences.bits_a, differences.bits_b
+        sides = [floats.bits_text(int(bits[0]), self.case.dtype) for bits in both]
         return f"{name}={sides[0]}, and {what} gives {sides[1]}"
 
     def _count_summands(self) -> None:

@@ -454,8 +454,8 @@ class _Guess:  # speed alone
             return [(0, 1)] if len(leaves) == 2 else []
         if depth > DEEP:
             raise Lost
-        known = self.shapes.setdefault(len(leaves), [])
-        for at, row, nodes in known:
+        of_size = self.shapes.setdefault(len(leaves), [])
+        for at, row, nodes in of_size:
             others = np.delete(leaves, at)
             picks = np.unique(np.linspace(0, len(others) - 1, SAMPLES).astype(int))
             if (self.sizes(int(leaves[at]), others[picks]) == row[picks]).all():
@@ -463,7 +463,7 @@ class _Guess:  # speed alone
         at = (0, len(leaves) - 1, len(leaves) // 2)[start]
         row = LeafAnswers(self, int(leaves[at]), np.delete(leaves, at)).sizes()
         nodes = self._grow(leaves, at, row, start, depth)
-        known.append((at, row, nodes))
+        of_size.append((at, row, nodes))
         return nodes
 
     def _grow(self, leaves: np.ndarray, at: int, row: np.ndarray, start: int, depth: int) -> Nodes:
@@ -481,16 +481,18 @@ class _Guess:  # speed alone
             begin = (start + 1) % 3 if poor else 0
             alike = np.flatnonzero(counts == count).tolist()
             # a few branches of as many leaves are read; where these are shaped alike, so are all
-            seen = np.unique(np.linspace(0, len(alike) - 1, INSTANCES).astype(int)).tolist()
-            some = {
-                alike[n]: self.branch(leaves[hanging[alike[n]]], begin, depth + 1) for n in seen
+            chosen = np.unique(np.linspace(0, len(alike) - 1, INSTANCES).astype(int)).tolist()
+            nodes_of = {
+                alike[n]: self.branch(leaves[hanging[alike[n]]], begin, depth + 1) for n in chosen
             }
-            same = all(nodes is some[alike[0]] for nodes in some.values())
+            same = all(nodes is nodes_of[alike[0]] for nodes in nodes_of.values())
             for number in alike:
-                if number not in some:
+                if number not in nodes_of:
                     branch = leaves[hanging[number]]
-                    some[number] = some[alike[0]] if same else self.branch(branch, begin, depth + 1)
-            shapes |= some
+                    nodes_of[number] = (
+                        nodes_of[alike[0]] if same else self.branch(branch, begin, depth + 1)
+                    )
+            shapes |= nodes_of
         nodes: Nodes = []
         current = at
         for number, members in enumerate(hanging):
@@ -560,8 +562,8 @@ class LeafAnswers:  # speed alone
 
     def _gaps(self, line: np.ndarray) -> list[np.ndarray]:
         """What is not known of a line of places, each gap with the known places on both sides."""
-        known = np.flatnonzero(~np.isnan(self.found[line]))
-        return [line[a : b + 1] for a, b in itertools.pairwise(known) if b - a > 1]
+        answered = np.flatnonzero(~np.isnan(self.found[line]))
+        return [line[a : b + 1] for a, b in itertools.pairwise(answered) if b - a > 1]
 
     def _resolve(self, line: np.ndarray) -> list[np.ndarray]:
         """Fills a line that rises evenly as far as it was asked; else the gaps that are left."""

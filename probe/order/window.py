@@ -217,7 +217,7 @@ def case_for(case: Case, vary: str, values: Iterable[int]) -> Case:
     The same, but for ``channels``: it has as many as the largest value, from which the others
     split off the first ones. Explicit weights keep those of these channels.
     """
-    if choice("vary", vary, VARY) != "channels":
+    if vary != "channels":
         return case
     total = max(whole_number("channels", value) for value in values)
     changes: dict[str, object] = {"in_channels": total, "split": None}
@@ -263,7 +263,7 @@ def case_at(case: Case, vary: str, value: int) -> Case:
 
 def value_on_axis(case: Case, vary: str) -> int | None:
     """The case's value on an axis, as ``case_at`` takes it; None: an open length."""
-    if choice("vary", vary, VARY) == "channels":
+    if vary == "channels":
         return case.split or case.in_channels
     if vary == "layout":
         return layout.layout_number(case.layout)
