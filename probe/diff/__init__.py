@@ -2,11 +2,10 @@
 
 Read ``walk``: both sides are watched (``watched``: does a run repeat by itself), in this process,
 on a target (``apart``) or on disk (``folder``), compared and explained. A side is repeated with
-other content in whatever the other side has not: other samples, later positions, padding behind a
-mask. An element whose bits no repetition changes depends on nothing that the other lacks, so the
-other must have it too (``repeated``). ``running`` asks that of models with inputs, ``functions`` of
-two functions with the arrays that they hold (``captured``); ``pieces`` are chunks against the
-whole.
+different content in whatever the other side has not: other samples, later positions, padding behind
+a mask. An element whose bits no repetition changes depends on nothing that the other lacks, so the
+other must have it too (``repeated``). ``running`` finds that for models with inputs, ``functions``
+for two functions with the arrays that they hold; ``pieces`` are chunks against the whole.
 
 Operations are paired by name, module and order, their values by index (``pairing``); where the
 programs differ, by being close on two independent inputs (``by_value``). ``match`` puts it
@@ -14,8 +13,7 @@ together, ``settled`` takes back what follows from sizes. ``related``: is it one
 inputs, asked for the same; ``difference``: regions between matched values, their verdicts, and why
 nothing is known.
 
-Why an operation differs: ``source`` runs it by itself and names the cause; ``alone`` is one side's
-operation, ``sums`` the sum that the engine is asked, ``place`` a function by place, ``saturation``
-integers that saturate, ``enclosed`` what rounding can do. ``layers`` is what an operation is
-called by its library's users.
+Why an operation differs: ``source`` runs it by itself, names the cause and holds it against what
+rounding can do; ``alone`` is one side's operation and what its library's users call it, ``sums``
+the sum of products that it is, ``causes`` what functions by place and integers that saturate do.
 """

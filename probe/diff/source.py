@@ -1,10 +1,16 @@
-"""Why the outputs of one operation differ between two runs, though what it reads agrees.
+"""Why the outputs of one operation differ between two runs, though what it reads agrees; and
+whether rounding can be why.
 
 It is a region: an operation of either run, or several that together compute the same. It is run by
-itself, as it was recorded. Sums of products are asked for the order and the rounding of the outputs
-that differ, which are revealed on both sides and replayed on the recorded operands. Functions are
-asked whether places differ. What none of these explains has no class: it is said, and nothing is
-guessed.
+itself, as it was recorded. Of sums of products the order and the rounding of the outputs that
+differ are revealed on both sides and replayed on the recorded operands; functions and integers have
+causes of their own (:mod:`probe.diff.causes`). What none of these explains has no class: it is
+said, and nothing is guessed.
+
+Both sides' results are held against all that the operands allow (:mod:`probe.explain.enclosure`). A
+mean, a pool, a number added to a sum and a bound such as ReLU's have the sum's enclosure, put
+through the same steps. No function has one: two results of one that are no more than ``ULPS`` units
+in the last place apart are within rounding, and of others it is unknown.
 """
 
 from __future__ import annotations
@@ -13,19 +19,19 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from probe.case import floats
+from probe.case import floats, ulp
 from probe.case.errors import InputError, ProbeError
 from probe.case.layout import BOUNDARY
-from probe.diff import place
 from probe.diff.alone import (
     NOT_ALONE,
     Adds,
     Alone,
-    Cause,
     Known,
     Sides,
     as_comparison,
@@ -36,13 +42,24 @@ from probe.diff.alone import (
     reveal_sums,
     unequal_bits,
 )
+from probe.diff.causes import Cause, function_cause, saturation_cause
 from probe.diff.difference import NAMES, Region
-from probe.diff.enclosed import rounding_verdict
-from probe.diff.saturation import saturation_cause
-from probe.diff.sums import first_of
+from probe.diff.sums import OperationSum, first_of
+from probe.explain.enclosure import (
+    BEYOND,
+    UNKNOWN,
+    WITHIN,
+    Enclosure,
+    RoundingVerdict,
+    of_operands,
+)
+from probe.order.arithmetic import Doubles
+from probe.order.orders import ContainerOperands
 from probe.order.semantics import (
     Contracts,
     Each,
+    Meaning,
+    Passes,
     Reduces,
     Step,
     Steps,
@@ -60,30 +77,30 @@ from probe.record.recording import (
 )
 
 # Differing outputs that are revealed; of more, that many evenly among them.
-ALL = 2048
+MOST_REVEALED = 2048
 
 NO_SOURCE = ": this is not a source"
 
 
-def other_operands(sides: Sides) -> str:
-    """Returns what is wrong with the claim that both sides read the same; empty if nothing is.
+def differing_operands(sides: Sides) -> str:
+    """What is wrong with the claim that both sides read the same; empty if nothing is.
 
     Equal parts put into the right side's operands must leave every bit as it is.
     """
     left, right = sides
-    ours, theirs = (dict(zip(side.operation.reads, side.reads, strict=True)) for side in sides)
-    if _turned(sides):
+    left_reads, right_reads = map(_reads_by_number, sides)
+    if _transposed(sides):
         return f"an operand has its axes in another order on the right{NO_SOURCE}"
-    signed = dict(theirs)  # the right's, with the left's zeros
+    signed = dict(right_reads)  # the right's, with the left's zeros
     for pair in left.pairs:
         if pair.selection.empty:
             continue
-        other = theirs[pair.right]
-        mixed = pair.selection.put(other, pair.selection.taken(ours[pair.left], 0), 1)
-        signed[pair.right] = mixed.reshape(other.shape)
-        if not equal_bits(other, signed[pair.right], right.side.values[pair.right].dtype):
+        operand = right_reads[pair.right]
+        mixed = pair.selection.put(operand, pair.selection.taken(left_reads[pair.left], 0), 1)
+        signed[pair.right] = mixed.reshape(operand.shape)
+        if not equal_bits(operand, signed[pair.right], right.run.values[pair.right].dtype):
             return f"the operands were assumed to agree, but differ{NO_SOURCE}"
-    if all(signed[n].tobytes() == theirs[n].tobytes() for n in theirs):
+    if all(signed[n].tobytes() == right_reads[n].tobytes() for n in right_reads):
         return ""
     # +0 and -0 count as agreeing, and most operations make nothing else of them; atan2 does
     results = right.rerun([signed[n] for n in right.operation.reads])
@@ -92,17 +109,21 @@ def other_operands(sides: Sides) -> str:
     return f"its operands have zeros of different signs, which change what it gives{NO_SOURCE}"
 
 
-def _turned(sides: Sides) -> bool:
+def _reads_by_number(side: Alone) -> dict[int, np.ndarray]:
+    return dict(zip(side.operation.reads, side.reads, strict=True))
+
+
+def _transposed(sides: Sides) -> bool:
     """Whether one operation reads an operand with its axes in another order on the right, and the
-    rest as it is: a weight that was transposed by mistake has the same numbers."""
+    others as they are: a weight that was transposed by mistake has the same numbers."""
     left, right = (side.operation for side in sides)
-    asked = [(op.op, len(op.reads), repr(op.attributes)) for op in (left, right)]
-    if asked[0] != asked[1] or not sides[0].pair.selection.whole:
+    calls = [(op.op, len(op.reads), repr(op.attributes)) for op in (left, right)]
+    if calls[0] != calls[1] or not sides[0].pair.selection.whole:
         return False
-    ours, theirs = (dict(zip(side.operation.reads, side.reads, strict=True)) for side in sides)
+    left_reads, right_reads = map(_reads_by_number, sides)
     same = {True: 0, False: 0}
     for pair in sides[0].pairs:
-        a, b = ours[pair.left], theirs[pair.right]
+        a, b = left_reads[pair.left], right_reads[pair.right]
         if left.reads.index(pair.left) != right.reads.index(pair.right) or a.shape != b.shape:
             return False
         if pair.compared == a.size > 1:
@@ -111,35 +132,38 @@ def _turned(sides: Sides) -> bool:
 
 
 def reads_more(sides: Sides) -> str:
-    """Returns which side reads more than was said; empty if none does, as far as is known."""
-    for side, other in (sides, sides[::-1]):
-        if side.reads_more(other):
+    """Which side reads more than was assumed; empty if none does, as far as is known."""
+    for side, opposite in (sides, sides[::-1]):
+        if side.reads_more(opposite):
             why = "its outputs depend on operands that it was not expected to read"
-            return f"on the {NAMES[side.place]}, {why}{NO_SOURCE}"
+            return f"on the {NAMES[side.left_or_right]}, {why}{NO_SOURCE}"
     return ""
 
 
 def _exchanged(sides: Sides) -> tuple[list[int | None], list[int | None], str]:
-    """Returns either side's operands at the other side's addresses, and which begin elsewhere, in
-    words; empty if none is known to."""
-    left = sides[0]
-    ours, theirs = (list(side.addresses) for side in sides)
-    pairs = {pair.left: pair.right for pair in left.pairs}
-    right = {n: at for at, n in enumerate(sides[1].operation.reads)}
-    said = []
+    """Addresses of either side's operands, those that differ exchanged; and which begin elsewhere,
+    in words: empty if none is known to."""
+    left, right = sides
+    addresses = list(left.addresses), list(right.addresses)
+    partners = {pair.left: pair.right for pair in left.pairs}
+    places = {n: at for at, n in enumerate(right.operation.reads)}
+    texts = []
     for at, number in enumerate(left.operation.reads):
-        other = right.get(pairs.get(number, -1))
-        if other is None or None in (ours[at], theirs[other]) or ours[at] == theirs[other]:
+        place = places.get(partners.get(number, -1))
+        if place is None:
             continue
-        name = value_name(left.side, number) or f"operand {at + 1}"
-        said.append(f"{name} at {ours[at]} on the left and {theirs[other]} on the right")
-        ours[at], theirs[other] = theirs[other], ours[at]
+        both = addresses[0][at], addresses[1][place]
+        if None in both or both[0] == both[1]:
+            continue
+        name = value_name(left.run, number) or f"operand {at + 1}"
+        texts.append(f"{name} at {both[0]} on the left and {both[1]} on the right")
+        addresses[1][place], addresses[0][at] = both
     head = f"operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"
-    return ours, theirs, f"{head}: {', '.join(said)}" if said else ""
+    return *addresses, f"{head}: {', '.join(texts)}" if texts else ""
 
 
 def find_cause(
-    left: Run, right: Run, region: Region, most: int = ALL, known: Known | None = None
+    left: Run, right: Run, region: Region, most: int = MOST_REVEALED, known: Known | None = None
 ) -> Cause:
     """Explains a source. ``most``: differing outputs that are revealed, evenly among all.
 
@@ -162,14 +186,14 @@ def find_cause(
         cause.compared, cause.differing = pair.compared, pair.differing
     if sides is not None and not cause.refuted:
         if cause.comparison is not None:
-            proved, counted = _proved(cause), 0
+            proved, replayed = _proved(cause), 0
         else:
             proved = np.zeros(len(sides[0].outputs), bool)
-            counted = cause.replayed if cause.kind and cause.in_numpy else 0
-        cause.rounding = rounding_verdict(sides, proved, counted)
-        if region.arguments:  # what was asked differs, whatever the numbers look like
-            far = replace(cause.rounding, within=0, explained=0)
-            cause.rounding = replace(far, unknown=cause.rounding.total - far.beyond)
+            replayed = cause.replayed if cause.kind and cause.in_numpy else 0
+        cause.rounding = rounding_verdict(sides, proved, replayed)
+        if region.arguments:  # the calls differ, whatever the numbers look like
+            counts = replace(cause.rounding, within=0, explained=0)
+            cause.rounding = replace(counts, unknown=counts.total - counts.beyond)
     return cause
 
 
@@ -194,16 +218,16 @@ DRAWS = re.compile(r"random_\w+|rng_bit_generator|threefry2x32|Stateless(Random|
 
 
 def stream_cause(sides: Sides) -> Cause | None:
-    """Names a random stream as the cause where both sides draw from one state, or from a key that
-    agrees, and get different numbers: PyTorch 2.12 draws float16 otherwise than 2.11."""
+    """A random stream as the cause where both sides draw from one state, or from a key that agrees,
+    and get different numbers: PyTorch 2.12 draws float16 otherwise than 2.11."""
     left, right = (side.operation for side in sides)
     states = [op.attributes.get("drawn") for op in (left, right)]
     if left.op != right.op or states[0] != states[1]:
         return None
     if states[0] is None and not (left.reads and DRAWS.fullmatch(left.op)):
         return None
-    begun = "key" if states[0] is None else "state of the generator"
-    why = f"{left.op} draws different numbers from the same {begun}: the libraries' streams differ"
+    start = "key" if states[0] is None else "state of the generator"
+    why = f"{left.op} draws different numbers from the same {start}: the libraries' streams differ"
     return Cause(GENERATOR, why, causes={GENERATOR: sides[0].pair.differing})
 
 
@@ -219,80 +243,85 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         return cause
     if any(side.again is None for side in sides):
         # of a recording that isn't trusted nothing was tried
-        tried = (side.side.untried for side in sides)
-        why, elsewhere = next(filter(None, tried), CANT_RUN), _exchanged(sides)[2]
-        return Cause(why=why + f"; {elsewhere}" * bool(elsewhere))
+        untried = (side.run.untried for side in sides)
+        return Cause(why=_with_addresses(next(filter(None, untried), CANT_RUN), sides))
     try:
         if cause := doubt(sides):
             return cause
     except NOT_ALONE as error:
         return Cause(why=f"alone, the operation raises {type(error.__cause__ or error).__name__}")
     meaning = sides[0].operation.meaning
+    differing = differing_outputs(sides)
     if region.by_value and region.joint:
-        # sums of the same products on both sides are asked as such, wherever their factors stand
+        # sums of the same products on both sides are revealed, wherever their factors stand
         sums = all(isinstance(first_of(side.operation.meaning), SUMS) for side in sides)
         cause = _sums_cause(sides, most, known, same_products=True) if sums else Cause()
         if not cause.explained:
-            terms = terms_cause(sides, differing_outputs(sides))
+            terms = terms_cause(sides, differing)
             cause = terms or _formulas_cause(sides) or Cause(why=CLOSE)
         cause.alone = True
         return cause
-    first, apart = first_of(meaning), differing_outputs(sides)
-    if cut_off := saturation_cause(sides, apart):
-        cause = cut_off
+    first = first_of(meaning)
+    if saturation := saturation_cause(sides, differing):
+        cause = saturation
     elif isinstance(first, SUMS):
         cause = _sums_cause(sides, most, known, same_products=region.joint)
     elif isinstance(first, Each):
         # of two formulas one may hold the other's results at some place by chance
         formulas = _formulas_cause(sides) if region.joint else None
-        cause = terms_cause(sides, apart) or formulas
-        cause = cause or place.function_cause(sides, apart, first.along)
+        cause = terms_cause(sides, differing) or formulas
+        cause = cause or function_cause(sides, differing, first.along)
     else:
         why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
         cause = Cause(why=f"not explained yet: {why}")
     if region.joint and not cause.kind:
-        cause = terms_cause(sides, apart) or _formulas_cause(sides) or cause
+        cause = terms_cause(sides, differing) or _formulas_cause(sides) or cause
     cause.alone = True
     _add_addresses(cause, sides)
     return cause
+
+
+def _with_addresses(why: str, sides: Sides) -> str:
+    """A reason, and which operands begin at different addresses where any do."""
+    addresses = _exchanged(sides)[2]
+    return f"{why}; {addresses}" if addresses else why
 
 
 CLOSE = "not explained yet: different formulas whose results are close"
 
 
 def _formulas_cause(sides: Sides) -> Cause | None:
-    """Names two formulas as the cause where both sides, which gave their recorded bits alone,
-    compute different things one after the other; None where it isn't known what a step computes,
-    or they differ in how they move elements alone."""
-    said, words = [], []
+    """Two formulas as the cause where both sides, which gave their recorded bits alone, compute
+    different things one after the other; None where it isn't known what a step computes, or they
+    differ in how they move elements alone."""
+    texts, words = [], []
     for side in sides:
-        end = side.operation.gives[side.output]
-        numbers, _ = operations_between(side.side, [end], side.operation.reads)
-        inside = [side.side.operations[n] for n in numbers]
+        run, end = side.run, side.operation.gives[side.output]
+        numbers, _ = operations_between(run, [end], side.operation.reads)
+        inside = [run.operations[n] for n in numbers]
         if any(isinstance(op.meaning, Unknown) for op in inside):
             return None
-        said.append(region_text(side.side, numbers))
-        values = side.side.values
+        texts.append(region_text(run, numbers))
         # what gives once more what is read changes nothing
-        given = {(values[n].shape, values[n].digest) for n in side.operation.reads}
-        words.append([word for op in inside for word in _formula_words(op, side.side, given)])
-    without = [[word for word in each if word not in floats.FORMATS] for each in words]
+        operands = {(run.values[n].shape, run.values[n].digest) for n in side.operation.reads}
+        words.append([word for op in inside for word in _formula_words(op, run, operands)])
+    without_formats = [[w for w in formula if w not in floats.FORMATS] for formula in words]
     if words[0] == words[1]:
         return None
     kind, what = "algorithm", "two formulas"
     if all(re.fullmatch(r"sum|add(_n|_of_\d+)?", word) for word in (*words[0], *words[1])):
         if _same_of_integers(sides):
             kind, what = "order", "the same numbers are added in another order"
-    elif without[0] == without[1]:
+    elif without_formats[0] == without_formats[1]:
         # are the results as near as the roughest of these formats lets them be?
-        formats = (word for each in words for word in each if word in floats.FORMATS)
+        formats = (word for formula in words for word in formula if word in floats.FORMATS)
         dtype, rough = sides[0].value.dtype, floats.eps(max(formats, key=floats.eps))
         near = dtype in floats.FORMATS and sides[0].pair.scaled * floats.eps(dtype)
         if not near or near > FORMATS_APART * rough:
             return None
         kind, what = "precision", "the same is computed in other formats"
     why = (
-        f"{what}: {said[0]} on the left, {said[1]} on the right; run alone, each gives its "
+        f"{what}: {texts[0]} on the left, {texts[1]} on the right; run alone, each gives its "
         "recorded bits"
     )
     count = len(differing_outputs(sides))
@@ -321,74 +350,75 @@ def _same_of_integers(sides: Sides) -> bool:
 
 
 def _add_addresses(cause: Cause, sides: Sides) -> None:
-    """Names the addresses of operands as the cause where each side, run alone on its own operands
-    at the other's addresses, gives the other's bits. Orders that were revealed stay the proof of
-    what each side adds; what else differs between the sides then changes nothing."""
-    ours, theirs, text = _exchanged(sides)
+    """Names the addresses of operands as the cause where each side, run alone on its operands at
+    the other's addresses, gives the other's bits. Orders that were revealed stay the proof of what
+    each side adds; what else differs between the sides then changes nothing."""
+    left_addresses, right_addresses, text = _exchanged(sides)
     if not text:
         return
     left, right = sides
     dtype = left.value.dtype
-    moved = left.moved(ours), right.moved(theirs)
+    moved = left.moved(left_addresses), right.moved(right_addresses)
     if moved[0] is None or moved[1] is None:
         cause.why += f"; {text}"
         return
-    differ = unequal_bits(left.outputs, right.outputs, dtype)
-    gone = differ & ~unequal_bits(moved[0], right.outputs, dtype)
-    gone &= ~unequal_bits(moved[1], left.outputs, dtype)
-    count, every = int(gone.sum()), int(differ.sum())
-    if count < every:  # none: where they begin changes nothing, and is not mentioned
-        cause.why += f"; {text}, which explains {count} of {every}" * bool(count)
+    differing = unequal_bits(left.outputs, right.outputs, dtype)
+    explained = differing & ~unequal_bits(moved[0], right.outputs, dtype)
+    explained &= ~unequal_bits(moved[1], left.outputs, dtype)
+    count, total = int(explained.sum()), int(differing.sum())
+    if count < total:  # none: where they begin changes nothing, and is not mentioned
+        cause.why += f"; {text}, which explains {count} of {total}" if count else ""
         return
     if not cause.kind:  # nothing replays what each side does, but exchanged addresses exchange bits
-        cause.why, cause.examined, cause.replayed = "", every, every
+        cause.why, cause.examined, cause.replayed = "", total, total
         cause.in_numpy = False
     exchanged = f"{text}; with the addresses exchanged, each side gives the other's bits"
-    cause.kind, cause.causes = "alignment", {"alignment": every}
+    cause.kind, cause.causes = "alignment", {"alignment": total}
     cause.why = f"{exchanged}; {cause.why}" if cause.why else exchanged
 
 
 def _argument_cause(sides: Sides, arguments: str) -> Cause:
-    """Returns the class of operations whose arguments differ, though their operands agree.
+    """The class of operations whose arguments differ, though their operands agree.
 
     It is the arguments that decide where nothing else can: operands of one size that lie alike in
     memory, on one target. Else the difference has to be larger than any rounding.
     """
     count, dtype = sides[0].pair.differing, sides[0].value.dtype
-    alone, elsewhere = False, False  # whether something around a call decides, such as a switch
-    able = all(side.again is not None for side in sides)
+    # it gives its recorded bits alone; or something around the call decides, such as a switch
+    repeats, unsteady = False, False
+    runnable = all(side.again is not None for side in sides)
     try:
-        for side in sides if able else ():
+        for side in sides if runnable else ():
             kind, why = side.unsteady()
             if kind == "nondeterministic":
-                return Cause(kind, why, causes={kind: count}, alone=alone)
-            alone, elsewhere = not why, bool(why)
+                return Cause(kind, why, causes={kind: count}, alone=repeats)
+            repeats, unsteady = not why, bool(why)
             if why:
                 break
     except NOT_ALONE as error:
-        said = type(error.__cause__ or error).__name__
-        return Cause(why=f"alone, the operation raises {said}", alone=alone)
+        why = f"alone, the operation raises {type(error.__cause__ or error).__name__}"
+        return Cause(why=why, alone=repeats)
     calls = [
-        (side.side.target, [array.shape for array in side.reads], getattr(side.again, "lies", None))
+        (side.run.target, [array.shape for array in side.reads], getattr(side.again, "lies", None))
         for side in sides
     ]
-    if (elsewhere or calls[0] != calls[1]) and sides[0].pair.is_near(dtype):
+    if (unsteady or calls[0] != calls[1]) and sides[0].pair.is_near(dtype):
         why = (
             f"its arguments differ ({arguments}), and so does the size of its operands, "
             "how they lie in memory or a switch: it is unknown which of these changes the bits"
         )
-        return Cause(why=why, alone=alone)
+        return Cause(why=why, alone=repeats)
     # the same operands on the same target, so nothing but the arguments can decide
-    both = [side.operation.meaning for side in sides]
-    windows = all(isinstance(meaning, Windows) for meaning in both)
-    kind = "window+argument" if windows and both[0] != both[1] else "argument"
-    came = count if alone else 0
-    return Cause(kind, arguments, came, came, {kind: count}, alone, in_numpy=False)
+    meanings = [side.operation.meaning for side in sides]
+    windows = all(isinstance(meaning, Windows) for meaning in meanings)
+    kind = "window+argument" if windows and meanings[0] != meanings[1] else "argument"
+    replayed = count if repeats else 0
+    return Cause(kind, arguments, replayed, replayed, {kind: count}, repeats, in_numpy=False)
 
 
 def why_no_source(left: Run, right: Run, region: Region) -> str:
-    """Returns why an operation is no source, though its inputs were taken to agree; empty if
-    nothing was found against it. It is run alone; what can't be is not refuted."""
+    """Why an operation is no source, though its inputs were taken to agree; empty if nothing was
+    found against it. It is run alone; what can't be is not refuted."""
     try:
         sides = isolated_sides(left, right, region)
         if sides is None or any(side.again is None for side in sides):
@@ -402,9 +432,8 @@ def why_no_source(left: Run, right: Run, region: Region) -> str:
 def doubt(sides: Sides) -> Cause | None:
     """What is wrong with the claim that both sides, run alone, read the same and give their
     recorded bits: either no source, or what doesn't repeat. None: nothing."""
-    if why := other_operands(sides):
-        elsewhere = _exchanged(sides)[2]
-        return Cause(why=why + f"; {elsewhere}" * bool(elsewhere), refuted=True)
+    if why := differing_operands(sides):
+        return Cause(why=_with_addresses(why, sides), refuted=True)
     kind, why = next(filter(any, (side.unsteady() for side in sides)), ("", ""))
     if kind == "other":
         return Cause(why=why, refuted=True)
@@ -415,8 +444,8 @@ def doubt(sides: Sides) -> Cause | None:
 
 
 def _sums_cause(sides: Sides, most: int, known: Known, same_products: bool = False) -> Cause:
-    """Returns how both sides add, revealed and replayed. ``same_products``: only where these are
-    the same, as a sum of others is no other order."""
+    """How both sides add, revealed and replayed. ``same_products``: only where these are the same,
+    as a sum of different ones is no other order."""
     cause = Cause()
     try:
         adds = [Adds(side) for side in sides]
@@ -424,8 +453,8 @@ def _sums_cause(sides: Sides, most: int, known: Known, same_products: bool = Fal
         count = len(comparison.differing)
         if not count or (same_products and not _same_products(adds, comparison.differing)):
             return cause
-        if behind := _said_behind(adds, comparison.differing):
-            return Cause("algorithm", behind, count, count, in_numpy=False)
+        if difference := _difference_behind(adds, comparison.differing):
+            return Cause("algorithm", difference, count, count, in_numpy=False)
         examined = reveal_sums(adds, comparison.differing, known, most)
         comparison.left, comparison.right = (side.run for side in adds)
         where = np.isin(comparison.differing, examined)
@@ -435,19 +464,19 @@ def _sums_cause(sides: Sides, most: int, known: Known, same_products: bool = Fal
     except (ProbeError, ValueError, IndexError) as error:
         cause.why = f"not explained yet: {getattr(error, 'why', error)}"
         return cause
-    refused = [side.refusal for side in (comparison.left, comparison.right)]
+    refusals = [side.refusal for side in (comparison.left, comparison.right)]
     evidence = comparison.left.evidence or comparison.right.evidence
     explained = [name for name in cause.causes if name not in ("unexplained", "not-a-sum")]
     products = "the products (Winograd or FFT, for example)"
-    if "nondeterministic" in refused:
+    if "nondeterministic" in refusals:
         cause.kind, cause.why = "nondeterministic", evidence
-    elif refused.count("not-a-sum") == 1:
+    elif refusals.count("not-a-sum") == 1:
         cause.kind, cause.causes = "algorithm", {"algorithm": cause.examined}
-        side = ("left", "right")[refused.index("not-a-sum")]
+        side = NAMES[refusals.index("not-a-sum")]
         cause.why = f"the {side} side does not add {products}, the other side does: {evidence}"
-    elif refused.count("not-a-sum") == 2:
+    elif refusals.count("not-a-sum") == 2:
         cause.why = f"neither side adds {products}: {evidence}"
-    elif "not-asked" in refused:
+    elif "not-asked" in refusals:
         cause.why = f"not explained yet: {evidence}"
     elif not explained and cause.replayed == cause.examined and _same_products(adds, examined):
         cause.kind, cause.causes = "order", {"order": cause.replayed}
@@ -460,27 +489,27 @@ def _sums_cause(sides: Sides, most: int, known: Known, same_products: bool = Fal
     else:
         cause.kind, summands = explained[0], comparison.left.case.summands
         of = f"{cause.replayed} of {cause.examined} examined outputs replay on both sides"
-        cause.why = f"{SAID.get(cause.kind, cause.kind)} in sums of {summands}; {of}"
+        cause.why = f"{SENTENCES.get(cause.kind, cause.kind)} in sums of {summands}; {of}"
     return cause
 
 
-def _said_behind(adds: Sequence[Adds], apart: np.ndarray) -> str:
-    """Returns how sums are changed before they are given, where the sides do it differently: a mean
-    over another number of summands is no other order of these; empty where both do the same."""
-    counts, functions, words = [], [], []
+def _difference_behind(adds: Sequence[Adds], differing: np.ndarray) -> str:
+    """How sums are changed before they are given, where the sides do it differently: a mean over
+    another number of summands is no other order of these; empty where both do the same."""
+    counts, functions, texts = [], [], []
     bounds = {"relu": (0, None), "relu6": (0, 6), "add": "add"}  # a relu may be written as a bound
     for side in adds:
-        divisors, ones = side.session.divisors, np.full(len(apart), float(side.sum.scale))
-        counts.append(ones if divisors is None else divisors[side.places[apart, 0]])
+        divisors, ones = side.session.divisors, np.full(len(differing), float(side.sum.scale))
+        counts.append(ones if divisors is None else divisors[side.places[differing, 0]])
         functions.append([bounds.get(word, numbers) for word, numbers in side.sum.functions])
-        words.append(" + ".join(word for word, _ in side.sum.functions) or "nothing")
-    differ = np.flatnonzero(counts[0] != counts[1])
-    if len(differ):
-        left, right = (each[differ[0]] for each in counts)
+        texts.append(" + ".join(word for word, _ in side.sum.functions) or "nothing")
+    unequal = np.flatnonzero(counts[0] != counts[1])
+    if len(unequal):
+        left, right = (divisors[unequal[0]] for divisors in counts)
         first = f"the first that differ by {left:.0f} on the left, {right:.0f} on the right"
         return f"the sums are divided by other counts, {first}"
     if functions[0] != functions[1]:
-        return f"behind the sums there is {words[0]} on the left and {words[1]} on the right"
+        return f"behind the sums there is {texts[0]} on the left and {texts[1]} on the right"
     return ""
 
 
@@ -493,18 +522,17 @@ def _same_products(adds: Sequence[Adds], examined: np.ndarray) -> bool:
         group, dtype = filters // (side.sum.filters // side.sum.groups), side.sum.dtype
         operands = side.run.operands
         x = np.stack([operands.columns[g][:, n] for g, n in zip(group, positions, strict=True)])
-        w = operands.weights[:, filters].T
-        every = floats.widen(x, dtype) * floats.widen(w, dtype)
+        summands = floats.widen(x, dtype) * floats.widen(operands.weights[:, filters].T, dtype)
         if operands.b is not None:
-            every = np.column_stack([every, floats.widen(operands.b[filters], dtype)])
+            summands = np.column_stack([summands, floats.widen(operands.b[filters], dtype)])
         # padding adds nothing: it may be written out on one side
-        every = np.sort(np.where(every == 0, 0.0, every), axis=1)
-        products.append([row[row != 0].tolist() for row in every])
+        summands = np.sort(np.where(summands == 0, 0.0, summands), axis=1)
+        products.append([row[row != 0].tolist() for row in summands])
     return products[0] == products[1]
 
 
-# What a class says of two sums.
-SAID = {
+# What a class means of two sums.
+SENTENCES = {
     "order": "the products are added in different orders",
     "rounding": "the order is the same, but different products are fused into their additions",
     "order+rounding": "the products are added in different orders and fused differently",
@@ -514,8 +542,8 @@ SAID = {
 }
 
 
-# Of which NumPy rounds as a library does. float16 is added in float32 by some.
-STEPPED = ("float32", "float64")
+# Formats in which NumPy adds as a library does. float16 is added in float32 by some.
+REPLAYED_FORMATS = ("float32", "float64")
 
 SUMS = (Contracts, Windows, Reduces)
 
@@ -523,34 +551,35 @@ SUMS = (Contracts, Windows, Reduces)
 LISTED = 1 << 22
 
 
-def _formula_words(op: Operation, run: Run, given: set[Any]) -> list[str]:
-    """Returns what an operation computes, in words; of what only moves or changes nothing, none.
+def _formula_words(op: Operation, run: Run, operands: set[Any]) -> list[str]:
+    """What an operation computes, in words; of what only moves or changes nothing, none.
+    ``operands``: (shape, digest) of what the formula reads.
 
     All sums of products have one word, however they are written, a bias is an addition, and a mean
     is divided behind: that a sum is added in another order is no other formula.
     """
-    shown = given | {(run.values[n].shape, run.values[n].digest) for n in op.reads}
-    if any((run.values[n].shape, run.values[n].digest) in shown for n in op.gives):
+    read = operands | {(run.values[n].shape, run.values[n].digest) for n in op.reads}
+    if any((run.values[n].shape, run.values[n].digest) in read for n in op.gives):
         return []
     if (format_ := _cast_to(op, run)) is not None:
         return [format_]
     words = []
-    for each in [step.meaning for step in getattr(op.meaning, "steps", ())] or [op.meaning]:
-        if isinstance(each, Contracts):
-            words += ["sum"] if each.bias is None else ["sum", "add"]
-        elif isinstance(each, Windows) and each.kind != "max":
-            behind = "divide" if each.kind == "average" else "add"
-            words += ["sum", behind] if len(each.reads) > 2 or each.kind == "average" else ["sum"]
-        elif isinstance(each, Reduces) and each.word in ("sum", "mean"):
-            words += ["sum", *["divide"] * (each.word == "mean")]
-        elif isinstance(each, Each) or not each.exact:
-            words.append(each.word or op.op)
+    for meaning in [step.meaning for step in getattr(op.meaning, "steps", ())] or [op.meaning]:
+        if isinstance(meaning, Contracts):
+            words += ["sum"] if meaning.bias is None else ["sum", "add"]
+        elif isinstance(meaning, Windows) and meaning.kind == "average":
+            words += ["sum", "divide"]
+        elif isinstance(meaning, Windows) and meaning.kind != "max":
+            words += ["sum", "add"] if len(meaning.reads) > 2 else ["sum"]
+        elif isinstance(meaning, Reduces) and meaning.word in ("sum", "mean"):
+            words += ["sum", "divide"] if meaning.word == "mean" else ["sum"]
+        elif isinstance(meaning, Each) or not meaning.exact:
+            words.append(meaning.word or op.op)
     return words
 
 
 def _cast_to(op: Operation, run: Run) -> str | None:
-    """Returns the format that an operation brings numbers into and does nothing else; None: it
-    does something else."""
+    """The format of an operation that is nothing but a cast; None: it does something else."""
     if len(op.reads) != 1 or len(op.gives) != 1:
         return None
     dtypes = [run.values[n].dtype for n in (*op.reads, *op.gives)]
@@ -563,64 +592,194 @@ def _cast_to(op: Operation, run: Run) -> str | None:
     return dtypes[1] if equal_bits(rounded, arrays[1], dtypes[1]) else None
 
 
-def terms_cause(sides: Sides, apart: np.ndarray) -> Cause | None:
-    """Returns why two sums of the same terms differ: their order; None where they are no such sums,
-    or NumPy does not give all differing outputs ``apart`` of both sides."""
+def terms_cause(sides: Sides, differing: np.ndarray) -> Cause | None:
+    """Two orders of the same terms as the cause; None where the sides are no such sums, or NumPy
+    does not give all ``differing`` outputs of both."""
     left, right = sides
     # operands by where the left reads them first; what no one there stands for has no tree
-    numbers, values = left.operation.reads, left.side.values
+    numbers, values = left.operation.reads, left.run.values
     leaves = {n: place for place, n in reversed([*enumerate(numbers)])}
-    same = {pair.right: pair.left for pair in left.pairs if pair.equal and pair.selection.whole}
+    partners = {pair.right: pair.left for pair in left.pairs if pair.equal and pair.selection.whole}
     for n in right.operation.reads:
-        weight = right.side.values[n]
-        if n not in same and weight.given < 0:
-            same[n] = next((m for m in numbers if values[m].key == weight.key), -1)
-    named = (
+        weight = right.run.values[n]
+        if n not in partners and weight.given < 0:
+            partners[n] = next((m for m in numbers if values[m].key == weight.key), -1)
+    names = (
         [leaves[n] for n in numbers],
-        [leaves.get(same.get(n, -1)) for n in right.operation.reads],
+        [leaves.get(partners.get(n, -1)) for n in right.operation.reads],
     )
-    trees = [_addition_tree(side, names) for side, names in zip(sides, named, strict=True)]
-    ours, theirs = trees
-    if ours is None or theirs is None or ours == theirs or ours.leaves != theirs.leaves:
+    first, second = (_addition_tree(*both) for both in zip(sides, names, strict=True))
+    if first is None or second is None or first == second or first.leaves != second.leaves:
         return None
-    for side, tree, names in zip(sides, (ours, theirs), named, strict=True):
-        sums, operands = list[np.ndarray](), dict(zip(names, side.reads, strict=True))
+    for side, tree, terms in zip(sides, (first, second), names, strict=True):
+        sums, operands = list[np.ndarray](), dict(zip(terms, side.reads, strict=True))
         with np.errstate(all="ignore"):
-            for first, second in tree.nodes:
-                pair = (sums[~n] if n < 0 else operands[n] for n in (first, second))
-                sums.append(np.add(*pair))
+            for node in tree.nodes:
+                sums.append(np.add(*(sums[~n] if n < 0 else operands[n] for n in node)))
         if sums[-1].shape != side.value.shape:
             return None
-        if unequal_bits(side.taken(sums[-1])[apart], side.outputs[apart], side.value.dtype).any():
+        replayed = side.taken(sums[-1])[differing]
+        if unequal_bits(replayed, side.outputs[differing], side.value.dtype).any():
             return None
+    count = len(differing)
     why = (
-        f"{ours.formula} on the left, {theirs.formula} on the right, of the operands as the left "
-        f"reads them; all {len(apart)} differing outputs replay in NumPy on both sides"
+        f"{first.formula} on the left, {second.formula} on the right, of the operands as the left "
+        f"reads them; all {count} differing outputs replay in NumPy on both sides"
     )
-    return Cause("order", why, len(apart), len(apart))
+    return Cause("order", why, count, count)
 
 
 def _addition_tree(alone: Alone, leaves: Sequence[int | None]) -> Tree | None:
-    """Returns how an operation adds what it reads, by the ``leaves`` that these are; None where it
+    """How an operation adds what it reads, by the ``leaves`` that its operands are; None where it
     does anything else, or adds one twice."""
     meaning = alone.operation.meaning
     count = len(alone.operation.reads)
-    if set(alone.dtypes) - {alone.dtypes[-1]} or alone.dtypes[-1] not in STEPPED or None in leaves:
+    formats = {*alone.dtypes}
+    if len(formats) > 1 or not formats <= {*REPLAYED_FORMATS} or None in leaves:
         return None
     steps: Sequence[Step] = [Step(meaning, tuple(range(count)), alone.value.shape)]
     if isinstance(meaning, Steps):
         steps = meaning.steps if not meaning.gives else ()
     nodes, values = list[tuple[Any, Any]](), list[Any](leaves)
     for step in steps:
-        what = step.meaning
-        if what != Each(what.word) or not what.word.startswith("add"):
+        word = step.meaning.word
+        if step.meaning != Each(word) or not word.startswith("add"):
             return None
-        total, *rest = (values[n] for n in step.reads)
-        for each in rest:
-            nodes.append((total, each))
+        total, *terms = (values[n] for n in step.reads)
+        for term in terms:
+            nodes.append((total, term))
             total = -len(nodes)
         values.append(total)
     try:
         return Tree.from_nodes(nodes) if nodes else None
     except InputError:
         return None
+
+
+# Whether rounding can be why
+
+# Products of a side that are enclosed; of outputs beyond that it is unknown.
+MOST_ENCLOSED = 1 << 27
+
+# By how many times the smallest normal number results may be off where subnormal steps become zero.
+FLUSHED = 16
+
+# How many units in the last place two results of a function may be apart that IEEE 754 does not
+# settle: exp, tanh. Seen beyond it were erf of tiny bfloat16 numbers (PyTorch) and log1p of float64
+# at -0.414 (JAX).
+ULPS = 16
+
+
+def rounding_verdict(sides: Sequence[Alone], proved: np.ndarray, replayed: int) -> RoundingVerdict:
+    """The differing outputs of an operation by what is proved of them.
+
+    ``proved``: bool, an output each: both sides' bits come out again in NumPy. ``replayed``: how
+    many have another cause that was replayed, which is not known output by output: that explains
+    why the sides differ, and not that both are right, so what is beyond rounding comes first.
+    """
+    dtype = sides[0].value.dtype
+    differing = differing_outputs((sides[0], sides[1]))
+    doubtful = differing[~proved[differing]]
+    count = len(doubtful)
+    verdicts, near = np.full((2, count), UNKNOWN), np.zeros(count, bool)
+    enclosures = [enclosed_outputs(side, doubtful) for side in sides] if count else []
+    for number, enclosure in enumerate(enclosures):
+        if enclosure is not None:
+            first = slice(len(enclosure.low))
+            values = sides[number].outputs[doubtful[first]]
+            verdicts[number, first], flush = enclosure.judged(values)
+            near[first] |= flush
+    complete = [each for each in enclosures if each is not None and len(each.low) == count]
+    if len(complete) == len(sides):
+        # two formulas: each side is right about its own, and no rounding makes one of the other
+        formulas = disjoint(complete[0], complete[1], max(map(flush_width, sides)))
+        verdicts[1, (verdicts == WITHIN).all(axis=0) & formulas] = BEYOND
+    left, right = (side.operation.meaning for side in sides)
+    if isinstance(left, Each) and not left.exact and left == right and dtype in floats.FORMATS:
+        # one function of the elements at a place, which a library may round in its own way
+        steps = ulp.distance(sides[0].outputs[doubtful], sides[1].outputs[doubtful], dtype)
+        verdicts[:, (np.abs(steps) <= ULPS) & (steps != ulp.NAN)] = WITHIN
+    verdict = RoundingVerdict.of(np.zeros(count, bool), verdicts[0], verdicts[1], near)
+    explained = min(replayed, count - verdict.beyond)
+    # which of the others were replayed is not known
+    unknown = max(0, verdict.unknown - explained)
+    within = count - verdict.beyond - explained - unknown
+    explained += len(differing) - count
+    return replace(verdict, explained=explained, within=within, unknown=unknown)
+
+
+def disjoint(left: Enclosure, right: Enclosure, by: float) -> np.ndarray:
+    """Which outputs have enclosures on the two sides that nothing lies in both of, though subnormal
+    numbers that become zero take each ``by`` further: bool."""
+    with np.errstate(invalid="ignore"):
+        return (left.high + by < right.low - by) | (right.high + by < left.low - by)
+
+
+def flush_width(side: Alone) -> float:
+    """How far off what an operation gives may be where subnormal numbers become zero: what reads
+    some may give anything that follows from that."""
+    tiny = floats.flushed_below(side.value.dtype)
+    for array, dtype in zip(side.reads, side.dtypes[:-1], strict=True):
+        wide = floats.widen(array, dtype) if dtype in floats.FORMATS else array.astype(np.float64)
+        if ((wide != 0) & (np.abs(wide) < tiny)).any():
+            return float(np.inf)
+    return FLUSHED * tiny
+
+
+def enclosed_outputs(alone: Alone, outputs: np.ndarray) -> Enclosure | None:
+    """The enclosure of outputs, by index: of the first ones, as many as ``MOST_ENCLOSED`` products
+    allow. None: no enclosure is known of what the operation computes."""
+    run, dtype = alone.run, alone.value.dtype
+    if dtype not in floats.FORMATS or alone.output:
+        return None
+    # seen inside a compiled program, which fuses its steps as it likes
+    if alone.again is None and any(isinstance(op.meaning, Passes) for op in run.operations):
+        return None
+    try:
+        summed = alone.summed
+        first = outputs[: max(1, MOST_ENCLOSED // max(1, summed.summands))]
+        places = summed.places(alone.index[first])
+        operands = ContainerOperands(summed, *summed.of(alone.reads), np.zeros(1))  # type: ignore[arg-type]
+        sums = of_operands(operands, *places.T)
+        # a mean of 2^n numbers is exactly that much smaller than its sum
+        if sums is not None and summed.scale > 1:
+            sums = sums.behind(partial(np.multiply, 1 / summed.scale))
+        if sums is None or not (summed.divides or summed.functions):
+            return sums
+        if sums.sure.any() or sums.overflow.any():
+            return None
+        if summed.divides:
+            counts = divisors_of(alone.operation.meaning, summed)[places[:, 0]]
+            # divided, or multiplied by a rounded reciprocal
+            unit = 2.0 ** (2 - floats.format_of(dtype).precision)
+            sums = sums.behind(partial(np.multiply, 1 / counts), unit)
+        for word, numbers in summed.functions:
+            if word == "add":
+                term = summed.filled(alone.reads[numbers[0]], numbers[0])[tuple(places.T)]
+                sums = sums.behind(partial(np.add, floats.widen(term, dtype)))
+            else:
+                sums = sums.cut_off(numbers)
+    # it is no sum, what is added behind is broadcast, or its steps have other axes
+    except (InputError, ValueError, IndexError):
+        return None
+    if not (np.isfinite(sums.low) & np.isfinite(sums.high)).all():
+        return None
+    flushed = FLUSHED * (sums.flushed + floats.flushed_below(dtype))
+    low, high = floats.nearest(sums.low, dtype), floats.nearest(sums.high, dtype)
+    return replace(sums, low=low, high=high, flushed=flushed)
+
+
+def divisors_of(meaning: Meaning, summed: OperationSum) -> Doubles:
+    """By how many elements each sum is divided: float64 (positions,)."""
+    first = first_of(meaning)
+    if not isinstance(first, Windows):
+        return np.full(prod(summed.sizes), float(summed.summands))
+    counts = np.ones(tuple(map(len, summed.index)))
+    for axis, places in enumerate(summed.index):
+        line = (places >= 0).sum(axis=1)
+        if first.counts_padding:  # but not what is behind it, where sizes are rounded up
+            starts = np.arange(len(places)) * first.stride[axis]
+            end = summed.sizes[axis] + sum(first.padding[axis])
+            line = np.minimum(first.kernel[axis], end - starts)
+        counts *= line.reshape([-1 if n == axis else 1 for n in range(counts.ndim)])
+    return np.tile(counts.reshape(-1), summed.batch)

@@ -27,17 +27,17 @@ from probe.case import floats, layout
 from probe.case.arguments import require_unwritten
 from probe.case.errors import InputError, NotReproduced, ProbeError
 from probe.diff.alone import (
-    WAYS,
+    CONVERSIONS,
     Alone,
-    Cause,
     Sides,
+    case_of,
     isolated_sides,
+    no_case,
     unequal_bits,
 )
+from probe.diff.causes import Cause
 from probe.diff.difference import Region
-from probe.diff.enclosed import ULPS
-from probe.diff.layers import case_of, no_case
-from probe.diff.source import find_cause
+from probe.diff.source import ULPS, find_cause
 from probe.explain.evidence import differing_example, named_kernels
 from probe.explain.runs import Finding
 from probe.explain.verdict import BUG, Verdict, bug_or_rounding, verdict_of_counts
@@ -96,7 +96,7 @@ class OperationReport(Reported):
         for word, alone in zip(("left", "right"), self.sides, strict=True):
             typed = zip(alone.dtypes, alone.reads, strict=False)
             reads = ", ".join(f"{dtype} {array.shape}" for dtype, array in typed)
-            story += f"; the {word} side reads {reads} on `{name_as_text(alone.side.target)}`"
+            story += f"; the {word} side reads {reads} on `{name_as_text(alone.run.target)}`"
         repeats = "gives the recorded bits" if cause.alone else "does not give the recorded bits"
         story += f". Alone, on its recorded operands, it {repeats}."
         kind = cause.kind or "not classified yet"
@@ -124,7 +124,7 @@ class OperationReport(Reported):
         pair, cause = self.sides[0].pair, self.cause.to_json()
         names = {"op": name_as_text(self.region.op), "path": name_as_text(self.region.path)}
         return {
-            "targets": [alone.side.target for alone in self.sides],
+            "targets": [alone.run.target for alone in self.sides],
             "operation": names,
             "compared": pair.compared,
             "differing": pair.differing,
@@ -197,7 +197,7 @@ def proved_script(
     what stands beside it."""
     if any(alone.operation.lines is None for alone in sides):
         why = "the recorder of this library writes no lines for this operation"
-        if any(alone.side.untried for alone in sides):
+        if any(alone.run.untried for alone in sides):
             why = "a recording's operations are run only with --trust (Python: trust=True)"
         raise NotReproduced(f"script=reproduce.py: {why}")
     apart = np.flatnonzero(unequal_bits(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
@@ -251,9 +251,11 @@ TORCH = "{}.detach().cpu().numpy()", "{}.detach().cpu().float().numpy()"
 TENSORFLOW = "np.asarray({})", "tf.cast({}, tf.float32).numpy()"
 JAX = "np.asarray({})", "np.asarray({}).astype(np.float32)"
 LIBRARIES = {
-    "torch": ScriptValues(("import torch",), *WAYS["torch"], *TORCH),
-    "tensorflow": ScriptValues(("import tensorflow as tf",), *WAYS["tensorflow"], *TENSORFLOW),
-    "jax": ScriptValues(("import jax", "import jax.numpy as jnp"), *WAYS["jax"], *JAX),
+    "torch": ScriptValues(("import torch",), *CONVERSIONS["torch"], *TORCH),
+    "tensorflow": ScriptValues(
+        ("import tensorflow as tf",), *CONVERSIONS["tensorflow"], *TENSORFLOW
+    ),
+    "jax": ScriptValues(("import jax", "import jax.numpy as jnp"), *CONVERSIONS["jax"], *JAX),
 }
 
 
@@ -313,7 +315,7 @@ def script_of_operation(
         assert operation.lines is not None
         lines = [*lines_before]
         # PyTorch gets the threads that its target says
-        threads = re.search(r",threads=(\d+)", alone.side.target)
+        threads = re.search(r",threads=(\d+)", alone.run.target)
         if threads is not None and distribution_of_run(alone) == "torch":
             lines.insert(0, f"torch.set_num_threads({threads[1]})")
         for name, dtype in zip(parameters, alone.dtypes, strict=False):
@@ -333,7 +335,7 @@ def script_of_operation(
         )
         variables: dict[str, str] = {}
         with suppress(ProbeError, KeyError, ValueError):  # it is no target that is known
-            variables = library_variables(Target.parse(alone.side.target))
+            variables = library_variables(Target.parse(alone.run.target))
         script_sides.append(
             ScriptSide(
                 f"{name}({', '.join(arguments)})",
@@ -445,14 +447,14 @@ def part_of(array: np.ndarray, whole: np.ndarray) -> tuple[slice, ...] | None:
 
 def target_of(alone: Alone) -> Target:
     try:
-        return Target.parse(alone.side.target)
+        return Target.parse(alone.run.target)
     except ProbeError:  # recorded elsewhere, with what is not known here
         return Target("numpy")
 
 
 def distribution_of_run(alone: Alone) -> str:
     """What a side's library is installed as; Keras's operations are TensorFlow's."""
-    name = re.split(r"[=@,]", alone.side.target)[0]
+    name = re.split(r"[=@,]", alone.run.target)[0]
     return "tensorflow" if name == "keras" else name
 
 
@@ -513,7 +515,7 @@ def write_case(
     vary = apart[0] if apart else None
     at, against = (getattr(case, vary) if vary else None for case in cases)
     larger = max(cases, key=lambda case: getattr(case, vary) if vary else 0)
-    targets = [Target.parse(alone.side.target) for alone in sides]
+    targets = [Target.parse(alone.run.target) for alone in sides]
     layouts_of_sides = [backends.get(target.name).layouts for target in targets]
     refused = no_case("its library lays operands out in no known way")
     # as users call it, and as the library keeps what other operations give

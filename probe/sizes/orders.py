@@ -34,8 +34,16 @@ from probe.case.case import Case
 from probe.case.errors import ProbeError, TargetError
 from probe.case.layout import CONTIGUOUS
 from probe.case.operands import normal
-from probe.diff import alone, place
+from probe.diff import alone
 from probe.diff.alone import Adds, Alone, Known, address_in_16, as_comparison, unequal_bits
+from probe.diff.causes import (
+    RANDOM_COUNT,
+    SEARCHED,
+    SEARCHED_SEED,
+    TELLING_COUNT,
+    PlacedFunction,
+    telling_numbers,
+)
 from probe.diff.difference import Difference, Region, compare_runs
 from probe.diff.match import RunningMatch, Sides
 from probe.diff.repeated import (
@@ -600,14 +608,14 @@ def _differing_by_place(region: Region, left: Run, right: Run) -> int:
             continue
         sides = _sides(region, left, right, output)
         functions = [
-            place.PlacedFunction.of(side, [n for n in range(len(side.reads)) if _fixed(side, n)])
+            PlacedFunction.of(side, [n for n in range(len(side.reads)) if _fixed(side, n)])
             for side in sides
         ]
-        pool = normal(place.SEED, "x", (place.POOL,)) * np.resize([0.25, 1.0, 4.0], place.POOL)
-        numbers: list[float] = pool[: place.PLAIN].tolist()
-        if not any(function.held for function in functions):  # beside weights places differ anyway
-            laid = (function.laid(pool, shift) for function in functions for shift in SHIFTS)
-            numbers += pool[place.telling_numbers(laid, len(pool))][: place.TELLING].tolist()
+        pool = normal(SEARCHED_SEED, "x", (SEARCHED,)) * np.resize([0.25, 1.0, 4.0], SEARCHED)
+        numbers: list[float] = pool[:RANDOM_COUNT].tolist()
+        if not any(function.fixed for function in functions):  # beside weights places differ anyway
+            calls = (function.rotated(pool, shift) for function in functions for shift in SHIFTS)
+            numbers += pool[telling_numbers(calls, len(pool))][:TELLING_COUNT].tolist()
         apart = np.zeros(pair.compared, bool)
         for number in numbers:
             both = zip(sides, functions, strict=True)
@@ -619,7 +627,7 @@ def _differing_by_place(region: Region, left: Run, right: Run) -> int:
 
 def _fixed(side: Alone, number: int) -> bool:
     """Whether an operand must keep its numbers: weights, and what follows from integers alone."""
-    run, place = side.side, side.operation.reads[number]
+    run, place = side.run, side.operation.reads[number]
     value = run.values[place]
     weights = value.given < 0 and value.role in (WEIGHT, CONSTANT)
     return value.dtype not in floats.FORMATS or weights or place in run.integral

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from probe.diff.captured import Captured, held
+from probe.diff.functions import Captured, captured_array
 
 X = np.arange(6, dtype="f4").reshape(2, 3)
 Both = namedtuple("Both", "first second")
@@ -101,30 +101,30 @@ def test_an_array_keeps_its_place_in_memory_and_its_format() -> None:
     room = np.zeros(100, np.uint8)
     shifted = room[-room.ctypes.data % 64 + 4 :][:24].view("f4").reshape(2, 3)
     for array in (shifted, X.T, np.zeros((2, 3), bool)):
-        kept = held(array)
+        kept = captured_array(array)
         assert kept is not None and kept.dtype == str(array.dtype)
         other = kept.like(array + np.ones_like(array))
         assert other.dtype == array.dtype and other.strides == array.strides
         assert other.ctypes.data % 64 == array.ctypes.data % 64 or array is not shifted
-    assert held(np.array(["a"])) is None and held(3.0) is None
+    assert captured_array(np.array(["a"])) is None and captured_array(3.0) is None
 
 
 def test_tensors_of_pytorch() -> None:
     torch = pytest.importorskip("torch")
     for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
         tensor = torch.ones(3, 4).to(dtype).t()
-        kept = held(tensor)
+        kept = captured_array(tensor)
         assert kept is not None and kept.dtype == str(dtype).removeprefix("torch.")
         other = kept.like(kept.bits[::-1] * 0)
         assert (other.dtype, other.stride(), int(other.sum())) == (dtype, tensor.stride(), 0)
-    assert held(torch.nn.Parameter(torch.ones(2))) is None  # a weight
-    assert held(torch.ones(2, dtype=torch.complex64)) is None
+    assert captured_array(torch.nn.Parameter(torch.ones(2))) is None  # a weight
+    assert captured_array(torch.ones(2, dtype=torch.complex64)) is None
 
 
 def test_arrays_of_jax() -> None:
     jnp = pytest.importorskip("jax.numpy")
     array = jnp.asarray(np.ones((2, 3)), jnp.bfloat16)
-    kept = held(array)
+    kept = captured_array(array)
     assert kept is not None and kept.bits.dtype == np.uint16
     other = kept.like(np.full((2, 3), 2, ml_dtypes.bfloat16).view(np.uint16))
     assert other.dtype == array.dtype and float(other.sum()) == 12
@@ -136,6 +136,6 @@ def test_tensors_of_tensorflow() -> None:
     compiled = tf.function(lambda: y * 2)
     other = Captured(compiled).replaced({"y": X * 0})
     assert type(other) is type(compiled) and float(tf.reduce_sum(other())) == 0
-    kept = held(tf.ones((2, 3)))
+    kept = captured_array(tf.ones((2, 3)))
     assert kept is not None and float(tf.reduce_sum(kept.like(X))) == 15
-    assert held(tf.Variable(1.0)) is None and held(tf.constant("a")) is None
+    assert captured_array(tf.Variable(1.0)) is None and captured_array(tf.constant("a")) is None

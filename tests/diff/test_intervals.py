@@ -10,7 +10,7 @@ import pytest
 from probe.case import floats
 from probe.diff.alone import Alone
 from probe.diff.difference import Pair
-from probe.diff.enclosed import enclosed_outputs
+from probe.diff.source import enclosed_outputs
 from probe.explain.enclosure import BEYOND, UNKNOWN, WITHIN
 from probe.order import semantics as s
 from probe.order.semantics import Each, Moves, Step, Steps, Unknown, Windows

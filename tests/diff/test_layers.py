@@ -7,8 +7,7 @@ import pytest
 
 import probe
 from probe.case.errors import NotReproduced
-from probe.diff import layers
-from probe.diff.alone import Alone
+from probe.diff.alone import Alone, as_users_write, case_of, layer_of, layer_text
 from probe.diff.source import find_cause
 from probe.diff.walk import walk
 from probe.explain.runs import outputs_of_call
@@ -32,15 +31,15 @@ SPELLED = {
 
 @pytest.mark.parametrize("text", SPELLED)
 def test_a_case_in_the_words_of_pytorch(text):
-    assert layers.as_users_write(SPELLED[text], "torch") == text
+    assert as_users_write(SPELLED[text], "torch") == text
 
 
 def test_in_the_words_of_keras():
     case = probe.Case("conv1d", kernel=3, in_channels=4, filters=6, padding="same", length=9)
-    assert layers.as_users_write(case, "tensorflow") == "Conv1D(6, 3, padding='same') of 4 channels"
+    assert as_users_write(case, "tensorflow") == "Conv1D(6, 3, padding='same') of 4 channels"
     dense = probe.Case("dense", in_channels=12, filters=5)
-    assert layers.as_users_write(dense, "keras") == "Dense(5) of 12 numbers"
-    assert layers.as_users_write(dense, "tensorflow", False) == "tf.matmul with 12x5 weights"
+    assert as_users_write(dense, "keras") == "Dense(5) of 12 numbers"
+    assert as_users_write(dense, "tensorflow", False) == "tf.matmul with 12x5 weights"
 
 
 LAYERS = {
@@ -72,8 +71,8 @@ def test_a_case_has_the_operands_of_the_operation_and_its_outputs(text):
         run = record_run(function_recorder(lambda: layer(x)))
     sums = (n for n, op in enumerate(run.operations) if op.meaning.sums)
     alone = Alone.of(run, next(sums), 0, None, 0)
-    assert layers.layer_text(alone) == text
-    case, summed = layers.case_of(alone), alone.summed
+    assert layer_text(alone) == text
+    case, summed = case_of(alone), alone.summed
     if case.op == "dense" and summed.b is None:  # a sum may have its operands the other way round
         assert (case.batch, case.in_channels, case.filters) == (40, 12, 3)
         return
@@ -122,4 +121,4 @@ def test_what_is_no_product_or_convolution_is_no_case():
             return torch.softmax(x[:rows] * 3, -1)
 
     found = walk(function_recorder(lambda: run(3)), function_recorder(lambda: run(40)), False)
-    assert all(layers.layer_of(found, one) == "" for one in found.operations if one.differing)
+    assert all(layer_of(found, one) == "" for one in found.operations if one.differing)

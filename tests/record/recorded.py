@@ -10,7 +10,7 @@ import numpy as np
 
 from probe.case import floats
 from probe.case.errors import InputError
-from probe.diff.enclosed import divisors_of
+from probe.diff.source import divisors_of
 from probe.diff.sums import sum_of
 from probe.order import window
 from probe.order.semantics import Each, Meaning, Moves, Passes, Reshapes, Same, Turns, Unknown

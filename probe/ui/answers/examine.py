@@ -19,8 +19,7 @@ import numpy as np
 from probe.case.arguments import choice, require_unwritten, typed, whole_number
 from probe.case.errors import InputError, NotReproduced, refuse
 from probe.case.floats import rounded_text
-from probe.diff import layers
-from probe.diff.alone import unequal_bits
+from probe.diff.alone import layer_of, unequal_bits
 from probe.diff.difference import Region
 from probe.diff.repeated import is_mask
 from probe.diff.source import find_cause
@@ -470,7 +469,7 @@ def _operation_in_words(walked: Walked, first: Region | None) -> str:
     """The first source in the library's words, and what becomes of it in the outputs."""
     if first is None:
         return "; ".join([walked.ending()[0], walked.outcome()])
-    what = layers.layer_of(walked.found, first) or first.op
+    what = layer_of(walked.found, first) or first.op
     where = f"{first.path}: {what}" if first.path else what
     inside = "the outputs agree, the bits inside differ; " * (walked.verdict == "equal")
     text = f"{inside}{where}: {differ(first.differing, first.compared, first.max_ulp)}"

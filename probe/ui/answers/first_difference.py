@@ -18,9 +18,8 @@ import numpy as np
 from probe.case import floats
 from probe.case.arguments import require_unwritten, typed
 from probe.case.errors import InputError, ProbeError
-from probe.diff import layers
+from probe.diff import alone
 from probe.diff.apart import RunnableRecording, switch_lines
-from probe.diff.captured import Captured
 from probe.diff.difference import (
     NOT_SOUGHT,
     NOT_YET,
@@ -31,7 +30,7 @@ from probe.diff.difference import (
     of_outputs,
 )
 from probe.diff.folder import read_recording
-from probe.diff.functions import FunctionSide, by_reading, rows_read
+from probe.diff.functions import Captured, FunctionSide, by_reading, rows_read
 from probe.diff.pairing import Selection
 from probe.diff.settled import LACKING
 from probe.diff.walk import UNCOMPARED, OnDisk, walk
@@ -263,7 +262,7 @@ class Walked(Answer):
         # what it is in its library's words, of a product or a convolution
         cause = self.found.causes.get(self.found.operations.index(first))
         if cause is not None and cause.comparison is not None and cause.kind:
-            layer = layers.layer_of(self.found, first)
+            layer = alone.layer_of(self.found, first)
             text += f" ({layer})" if layer else ""
         before = [self._windows_apart() if first.joint else "", self.found.other_weights]
         before.append(FAR.format(self.found.enters) if self.found.enters else "")
@@ -309,7 +308,7 @@ class Walked(Answer):
         left, right = self.found.left, self.found.right
         if self.verdict != "differs" or left.target == right.target:
             return ""
-        return layers.windows_apart(left, right)
+        return alone.windows_apart(left, right)
 
     def _elsewhere(self) -> str:
         """How many outputs read what the other run lacks; or nothing."""
@@ -442,7 +441,7 @@ class Walked(Answer):
         recorded = import_module("probe.report.recorded")
         model = f"`{self.asked.model}`" if self.asked.model else "a model"
         place = f" at `{operation.path}`" if operation.path else ""
-        layer = layers.layer_of(self.found, operation)
+        layer = alone.layer_of(self.found, operation)
         place += f", `{layer}`" * bool(layer)
         count = f"{operation.differing:,} of {operation.compared:,} outputs differ"
         said = f"In {model}{place}: {count}."

@@ -1,4 +1,5 @@
-"""Pairs of products of bytes that leave 16 bits on one side are named, and nothing else is."""
+"""Causes of one operation: pairs of products of bytes that leave 16 bits on one side are named, and
+of functions by place what the place decides is told from what it doesn't."""
 
 import itertools
 from types import SimpleNamespace
@@ -8,9 +9,9 @@ import numpy as np
 import pytest
 
 from probe.diff.alone import Alone
+from probe.diff.causes import ByteProducts, PlacedFunction
 from probe.diff.difference import Difference
 from probe.diff.running import by_running
-from probe.diff.saturation import Integers
 from probe.diff.walk import walk
 from probe.order.semantics import Unknown
 from tests.record.doubles import Doubles, Step
@@ -110,8 +111,34 @@ def test_windows_of_a_convolution_are_taken_as_its_attributes_say(last: bool) ->
     operation: Any = SimpleNamespace(attributes={**words, "channels_last": int(last)})
     reads = [x, w, np.array(zero, np.uint8)]
     side: Alone = SimpleNamespace(reads=reads, gives=[sums[0]], output=0, operation=operation)  # type: ignore[assignment]
-    integers = Integers.of(side, np.arange(sums[0].size))
+    integers = ByteProducts.of(side, np.arange(sums[0].size))
     assert integers is not None
     assert np.array_equal(integers.exact(), sums[0].reshape(-1))
     assert np.array_equal(integers.saturating(), sums[1].reshape(-1))
     assert (sums[0] != sums[1]).any()
+
+
+LANES = 8
+
+
+def vectorised(x: np.ndarray) -> np.ndarray:
+    """tanh in lanes of 8; of what is left over one input in 32 is rounded the other way."""
+    y, rest = np.tanh(x), x.size - x.size % LANES
+    tail, given = y.reshape(-1)[rest:], np.ascontiguousarray(x).reshape(-1)[rest:]
+    odd = given.view(np.uint32) % 32 == 5
+    tail[odd] = np.nextafter(tail[odd], np.float32(0))
+    return y
+
+
+def test_what_the_place_decides_is_reproduced_and_nothing_else() -> None:
+    def neighbours(reads: list[np.ndarray]) -> np.ndarray:
+        (x,) = reads
+        y = vectorised(x)
+        y[..., 4, :] += x[..., 3, :]
+        return y
+
+    x = np.random.default_rng(3).normal(size=(1, 9, 3)).astype(np.float32)
+    side = PlacedFunction(neighbours, [x], ["float32"] * 2, neighbours([x]), np.arange(27))
+    fourth = np.arange(27) // 3 == 4
+    repeats = np.array([side.repeats(number) for number in range(27)])
+    assert not repeats[fourth].any() and repeats[~fourth].all()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import probe
-from probe.diff import enclosed
+from probe.diff import source
 from probe.explain.enclosure import of_sums
 from probe.order import semantics as s
 from probe.order.semantics import Meaning
@@ -25,7 +25,10 @@ def normal(*shape: int) -> np.ndarray:
 
 X, W = normal(8, 48), normal(48, 16)
 # the same products, added forwards and backwards
-WAYS = (product, lambda x, w: np.ascontiguousarray(x[:, ::-1]) @ np.ascontiguousarray(w[::-1]))
+BOTH_ORDERS = (
+    product,
+    lambda x, w: np.ascontiguousarray(x[:, ::-1]) @ np.ascontiguousarray(w[::-1]),
+)
 
 
 def told(
@@ -84,13 +87,16 @@ def test_a_few_ulps_of_a_function_are_within_rounding(word: str, steps: int, cou
 def test_a_decision_has_a_margin_in_units_of_the_largest_difference() -> None:
     """Two columns that are an ulp apart are nearer to changing than the two runs are apart."""
     w = normal(48, 16)
-    sides = [Doubles({"x": X, "w": w}, [Step("product", s.matmul(), f, ["x", "w"])]) for f in WAYS]
+    sides = [
+        Doubles({"x": X, "w": w}, [Step("product", s.matmul(), f, ["x", "w"])]) for f in BOTH_ORDERS
+    ]
     wide = probe.first_difference(*sides).to_json()["decisions"]
     assert wide["changed"] == 0 and wide["margin"] > 1
     w[:, 1] = np.nextafter(w[:, 0], np.float32(9))
     w[:, 2:], w[:, :2] = -abs(w[:, 2:]), abs(w[:, :2])
     sides = [
-        Doubles({"x": abs(X), "w": w}, [Step("product", s.matmul(), f, ["x", "w"])]) for f in WAYS
+        Doubles({"x": abs(X), "w": w}, [Step("product", s.matmul(), f, ["x", "w"])])
+        for f in BOTH_ORDERS
     ]
     assert probe.first_difference(*sides).to_json()["decisions"]["margin"] < 1
 
@@ -140,4 +146,4 @@ def test_formulas_whose_enclosures_have_nothing_in_common_are_told_from_rounding
     sums = of_sums(ones, ones, "float32")
     left = replace(sums, low=np.array([0, 0, 0, np.nan]), high=np.ones(4))
     right = replace(sums, low=np.array([0.5, 3, 1.4, 5]), high=np.array([2.0, 4, 2, 6]))
-    assert enclosed.disjoint(left, right, 0.25).tolist() == [False, True, False, True]
+    assert source.disjoint(left, right, 0.25).tolist() == [False, True, False, True]
