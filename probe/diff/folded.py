@@ -21,7 +21,7 @@ from probe.case import floats
 from probe.diff.difference import Difference, Pair, Region
 from probe.diff.match import RunningMatch, Sides
 from probe.diff.pairing import NOTHING
-from probe.diff.pieces import far_apart
+from probe.diff.pieces import beyond_rounding
 from probe.order.semantics import Moves
 from probe.record.recording import Operation, Run, Value
 from probe.record.store import ProcessStore
@@ -431,4 +431,4 @@ def _far(difference: Difference, pair: Pair) -> bool:
     left, right = difference.left.array(pair.left), difference.right.array(pair.right)
     if left is None or right is None or left.shape != right.shape or pair.equal:
         return False
-    return bool(np.any(far_apart(left, right, difference.left.values[pair.left].dtype)))
+    return bool(np.any(beyond_rounding(left, right, difference.left.values[pair.left].dtype)))

@@ -268,7 +268,7 @@ def _shared(left: FunctionSide, right: FunctionSide) -> tuple[Arrays, dict[str, 
     only = [[n for n in keys[s] if keys[s][n] not in keys[1 - s].values()] for s in (0, 1)]
     pieces = list[tuple[str, str, tuple[int, int, int], list[int]]]()
     for name in only[0]:
-        for partner in sorted(only[1], key=lambda right_name, name=name: right_name != name):
+        for partner in sorted(only[1], key=name.__ne__):
             first, second = held[0][name], held[1][partner]
             axes = _differing_axes(first.bits.shape, second.bits.shape)
             if first.dtype != second.dtype or len(axes) > 1 or first.bits.ndim != second.bits.ndim:

@@ -1,8 +1,8 @@
 """Runs a model in pieces and lays what they give beside the whole: chunks, tiles, prefixes, and
 steps behind a state.
 
-Before any bit is compared it is asked what an output of the whole reads, by running the whole with
-other content: outside of a piece (outputs that change need more than the piece has), before and
+Before any bit is compared it is found what an output of the whole reads, by running the whole with
+different content: outside of a piece (outputs that change need more than the piece has), before and
 behind a seam (the smallest overlap at which nothing changes), and at neighbouring seams (outputs
 move on in steps of the grid on which pieces have to begin). Where the outputs lie along the input
 is read off runs at other lengths. So nothing has to be known of the model.
@@ -23,6 +23,7 @@ import numpy as np
 
 from probe.case import floats
 from probe.case.errors import Foreign, InputError, Nondeterministic, ProbeError, foreign
+from probe.diff.alone import evenly
 from probe.diff.repeated import HALF, aligned, close, contents, differing, unheard
 from probe.explain.outputs import (
     OutputDifference,
@@ -35,8 +36,8 @@ from probe.targets import budget
 Arrays = Mapping[str, np.ndarray]
 Plain = Callable[[Arrays], list[np.ndarray]]
 
-# One piece, from its inputs and what the one before left (None: nothing yet): its outputs but for
-# the state, and the state that it leaves. It may not change what it is given.
+# One piece, from its inputs and the state that the piece before left (None: none yet), to its
+# outputs but for the state, and the state that it leaves. It may not change its arguments.
 Step = Callable[[Arrays, Any], tuple[list[np.ndarray], Any]]
 
 HOW = (
@@ -51,12 +52,17 @@ _FORMS = (
 )
 
 
+Span = tuple[int, int]  # [start, stop)
+
+
 @dataclass(frozen=True)
 class Piece:
-    """What a piece is given along each axis, and what of it is kept: [start, stop) of the input."""
+    """A piece of the input, by its spans along each axis that is cut."""
 
-    given: tuple[tuple[int, int], ...]
-    kept: tuple[tuple[int, int], ...]
+    inputs: tuple[Span, ...]
+    """What it is computed from."""
+    kept: tuple[Span, ...]
+    """What of it is kept."""
 
     @property
     def text(self) -> str:
@@ -66,17 +72,16 @@ class Piece:
 
 @dataclass(frozen=True)
 class Schedule:
-    """In which pieces an input is computed: as ``text`` says, see ``HOW``.
-
-    ``sizes``: of a piece along each axis; of ``cached`` of the prompt and of a step, ``times`` of
-    them; ``draft``: of what is computed at once behind all that stands before.
-    """
+    """In which pieces an input is computed: as ``text`` says, see ``HOW``."""
 
     text: str
     kind: str
     sizes: tuple[int, ...]
+    """Of a piece along each axis; of ``cached`` of the prompt and of a step; of ``draft`` of what
+    is computed at once behind all that stands before."""
     overlap: int = 0
     times: int = 0
+    """How many steps ``cached`` has."""
 
     @classmethod
     def parse(cls, text: str) -> Schedule:
@@ -97,14 +102,14 @@ class Schedule:
 
     @property
     def stateful(self) -> bool:
-        """Whether each piece gets what the one before it left."""
+        """Each piece gets what the piece before it left."""
         return self.kind in ("stream", "cached", "draft")
 
     def of_size(self, size: int) -> Schedule:
         """The same with pieces of another size along every axis."""
         overlap, sizes = f"+overlap:{self.overlap}" if self.overlap else "", (size,) * self.axes
-        words = "x".join(map(str, sizes))
-        return Schedule(f"{self.kind}:{words}{overlap}", self.kind, sizes, self.overlap)
+        text = f"{self.kind}:{'x'.join(map(str, sizes))}{overlap}"
+        return Schedule(text, self.kind, sizes, self.overlap)
 
     def pieces(self, total: Sequence[int]) -> list[Piece]:
         """Its pieces of an input of these sizes. InputError: it has less than a piece."""
@@ -121,20 +126,20 @@ class Schedule:
                 raise InputError("at", self.text, why, "give fewer steps, or a longer input")
             starts = [0, *range(prompt, stop, step)]
             bounds = zip(starts, [*starts[1:], stop], strict=True)
-            return [Piece((both,), (both,)) for both in bounds]
-        lines = [
-            [
-                (
-                    (max(0, start - self.overlap), min(most, start + size + self.overlap)),
-                    (start, min(most, start + size)),
-                )
-                for start in range(0, most, size)
-            ]
+            return [Piece((span,), (span,)) for span in bounds]
+        spans = [
+            [(start, min(most, start + size)) for start in range(0, most, size)]
             for size, most in zip(self.sizes, total, strict=True)
         ]
         return [
-            Piece(tuple(given for given, _ in some), tuple(kept for _, kept in some))
-            for some in product(*lines)
+            Piece(
+                tuple(
+                    (max(0, start - self.overlap), min(most, stop + self.overlap))
+                    for (start, stop), most in zip(kept, total, strict=True)
+                ),
+                kept,
+            )
+            for kept in product(*spans)
         ]
 
 
@@ -153,45 +158,48 @@ class Layout:
 
 
 @dataclass
-class Compared:
-    """A piece beside the whole. ``differences``: of each output by index, ``window`` being those
-    that read other inputs; ``far``: elements that differ by more than rounding though they don't.
-    ``lost``: elements that the piece should give and doesn't; ``doubled``: that it gives besides,
-    of a schedule without an overlap; ``between``: it begins between two entries of an output, so
-    that nothing can be laid beside it."""
+class ComparedPiece:
+    """A piece beside the whole."""
 
     piece: Piece
     differences: list[OutputDifference]
+    """Of each output by index; their ``window`` are elements that read other inputs."""
     far: int = 0
+    """Elements that differ by more than rounding, though they read the same inputs."""
     lost: int = 0
+    """Elements that the piece should give and doesn't."""
     doubled: int = 0
+    """Elements that it gives besides, of a schedule without an overlap."""
     between: bool = False
+    """It begins between two entries of an output, so that nothing can be compared."""
 
     @property
-    def apart(self) -> int:
+    def differing_inside(self) -> int:
         """Elements that differ though they read nothing beyond the piece."""
-        return sum(each.differing - each.window_apart for each in self.differences)
+        return sum(output.differing - output.window_apart for output in self.differences)
 
     @property
     def window(self) -> int:
         """Elements that read other inputs than the whole's."""
-        return sum(each.window for each in self.differences)
+        return sum(output.window for output in self.differences)
 
     def to_json(self) -> dict[str, Any]:
-        words = ("far", "lost", "doubled", "between", "window")
-        entry = {"given": self.piece.given, "kept": self.piece.kept}
-        entry |= {name: getattr(self, name) for name in words}
-        return entry | {"outputs": [each.to_json() for each in self.differences]}
+        counts = ("far", "lost", "doubled", "between", "window")
+        entry = {"given": self.piece.inputs, "kept": self.piece.kept}
+        entry |= {name: getattr(self, name) for name in counts}
+        return entry | {"outputs": [output.to_json() for output in self.differences]}
 
 
 @dataclass(frozen=True)
 class Context:
-    """What pieces need along one axis: so many positions before and behind what is kept, None:
-    everything there; beginnings at multiples of ``grid``, None: not known."""
+    """What pieces need along one axis."""
 
     before: int | None
+    """Positions before what is kept; None: all of them."""
     after: int | None
+    """Positions behind it, alike."""
     grid: int | None
+    """Pieces begin at multiples of this; None: not known."""
 
     @property
     def words(self) -> str:
@@ -207,33 +215,33 @@ class Context:
 class InPieces:
     """A model and its input, computed whole and in pieces.
 
-    ``run``: the model unwatched, from arrays by name; ``arrays``: its inputs; ``along``: of each
-    axis that is cut, the axis of each input. ``step``: the same behind a state; None: pieces have
-    none. ``dtypes``: of inputs whose containers don't say. Errors: Nondeterministic where the whole
-    does not repeat its bits; InputError where no output follows the input along this axis.
+    Errors: Nondeterministic where the whole does not repeat its bits; InputError where no output
+    follows the input along this axis.
     """
 
     run: Plain
+    """The model unwatched."""
     arrays: Arrays
+    """Its inputs, by name."""
     along: Sequence[Mapping[str, int]]
+    """Of each axis that is cut, the axis of each input."""
     step: Step | None = None
+    """The model behind a state; None: pieces have none."""
     dtypes: Mapping[str, str] = field(default_factory=dict)
+    """Formats of inputs whose containers don't say."""
     formats: Sequence[str] = ()
     """Of the outputs: the container of bfloat16 holds integers, and doesn't say it."""
 
     def __post_init__(self) -> None:
         # what differs from run to run would be read as what every piece does
         self.whole, again = self.run(self.arrays), self.run(self.arrays)
-        self.forms = self.formats or [str(array.dtype) for array in self.whole]
+        self.formats = self.formats or [str(array.dtype) for array in self.whole]
         if [a.tobytes() for a in self.whole] != [a.tobytes() for a in again]:
             raise Nondeterministic("the whole does not repeat its own bits")
-        first = [next(iter(each.items())) for each in self.along]
+        first = [next(iter(axes.items())) for axes in self.along]
         self.sizes = [self.arrays[name].shape[axis] for name, axis in first]
         self.layouts = [self._layouts(number) for number in range(len(self.along))]
-        follows = [
-            all(each[n] is not None for each in self.layouts) for n in range(len(self.whole))
-        ]
-        if not any(follows):
+        if not any(None not in layouts for layouts in zip(*self.layouts, strict=True)):
             axes = ", ".join(f"{name}:{axis}" for name, axis in first)
             why = "no output has more entries where the input is longer along it"
             raise InputError("vary", axes, why, "name another axis: --vary schedule:NAME:AXIS")
@@ -248,118 +256,113 @@ class InPieces:
             yield outputs
 
     def states(self, pieces: Sequence[Piece], arrays: Arrays | None = None) -> list[Any]:
-        """What each piece is given by the one before it; None where it is given nothing."""
+        """The state that each piece gets; None where it gets none."""
         states = [None]
-        for piece in pieces[:-1] if self.step else ():
-            states.append(self._stepped(piece, arrays, states[-1])[1])
-        return states if self.step else [None] * len(pieces)
+        for piece in pieces[:-1]:
+            states.append(self._stepped(piece, arrays, states[-1])[1] if self.step else None)
+        return states
 
     def _stepped(
         self, piece: Piece, arrays: Arrays | None, state: Any
     ) -> tuple[list[np.ndarray], Any]:
-        arrays = self.cut(piece.given, arrays)
+        arrays = self.cut(piece.inputs, arrays)
         return (self.run(arrays), None) if self.step is None else self.step(arrays, state)
 
-    def cut(
-        self, given: Sequence[tuple[int, int]], arrays: Arrays | None = None
-    ) -> dict[str, np.ndarray]:
+    def cut(self, spans: Sequence[Span], arrays: Arrays | None = None) -> dict[str, np.ndarray]:
         """The inputs cut along each axis, in memory of their own."""
         arrays = dict(self.arrays if arrays is None else arrays)
-        for each, (start, stop) in zip(self.along, given, strict=True):
-            for name, axis in each.items():
-                index = (slice(None),) * axis + (slice(start, stop),)
-                arrays[name] = np.array(arrays[name][index], order="C")
+        for axes, span in zip(self.along, spans, strict=True):
+            for name, axis in axes.items():
+                arrays[name] = np.array(arrays[name][_index(axis, *span)], order="C")
         return arrays
 
-    def _tried(self, number: int, size: int) -> list[tuple[int, ...]] | None:
+    def _shapes(self, number: int, size: int) -> list[tuple[int, ...]] | None:
         """The shapes of outputs at another size; None: the model doesn't run there."""
-        given = [(0, most) for most in self.sizes]
-        given[number] = 0, size
+        spans = [(0, most) for most in self.sizes]
+        spans[number] = 0, size
         # a model may refuse a size, as a U-Net does what it can't halve: no size is a smaller one
         try:
             with unheard():
-                return [array.shape for array in foreign(self.run, self.cut(given))]
+                return [array.shape for array in foreign(self.run, self.cut(spans))]
         except (Foreign, ProbeError):
             return None
 
     def _layouts(self, number: int) -> list[Layout | None]:
         """Of each output, how it follows the input's size; None: it doesn't."""
-        most, shapes = self.sizes[number], {self.sizes[number]: [a.shape for a in self.whole]}
+        most = self.sizes[number]
+        known: dict[int, list[tuple[int, ...]] | None]
+        known = {most: [array.shape for array in self.whole]}
 
-        def tried(size: int) -> list[tuple[int, ...]] | None:
-            if size not in shapes:
-                shapes[size] = self._tried(number, size) or []
-            return shapes[size] or None
+        def shape(output: int, size: int) -> tuple[int, ...] | None:
+            if size not in known:
+                known[size] = self._shapes(number, size)
+            shapes = known[size]
+            return None if shapes is None else shapes[output]
 
-        layouts = list[Layout | None]()
-        for n, output in enumerate(self.whole):
+        def layout(output: int) -> Layout | None:
             # the sizes from which on the output has as many entries as now, and the one before
-            starts, at = list[tuple[int, int]](), most
-            axis = None
+            starts, size, axis = list[tuple[int, int]](), most, -1
             for _ in range(2):
-                here = shapes[at][n]
-
-                def smaller(size: int, here: tuple[int, ...] = here, n: int = n) -> bool:
-                    there = tried(size)
-                    return there is None or there[n] != here
-
-                below = _last(smaller, at)
-                there = None if below is None else tried(below)
+                present = shape(output, size)
+                assert present is not None
+                smaller = lambda below: shape(output, below) != present  # noqa: B023, E731
+                below = _largest_below(smaller, size)
+                earlier = None if below is None else shape(output, below)
                 start = None if below is None else below + 1
-                if there is None:  # it may take whole windows alone: what is refused says nothing
-                    windows = (size for size in range(1, at) if at % size == 0)
-                    runs = (
-                        at - size for size in windows if tried(at - size) and smaller(at - size)
-                    )
-                    below = next(runs, None)
-                    there, start = None if below is None else tried(below), at
-                if below is None or there is None or len(there[n]) != output.ndim:
-                    break
-                axes = [k for k in range(output.ndim) if there[n][k] != here[k]]
-                if len(axes) != 1 or axis not in (None, axes[0]):
-                    break
+                if earlier is None:  # it may take whole windows alone: a refusal says nothing
+                    windows = (width for width in range(1, size) if size % width == 0)
+                    shapes = ((size - width, shape(output, size - width)) for width in windows)
+                    runs = (each for each in shapes if each[1] not in (None, present))
+                    below, earlier = next(runs, (None, None))
+                    start = size
+                if below is None or earlier is None or len(earlier) != len(present):
+                    return None
+                axes = [k for k, (n, m) in enumerate(zip(earlier, present, strict=True)) if n != m]
+                if len(axes) != 1 or axis not in (-1, axes[0]):
+                    return None
                 axis = axes[0]
-                starts.append((start or 0, here[axis]))
-                at = below
-            if axis is None or len(starts) < 2:
-                layouts.append(None)
-                continue
+                starts.append((start or 0, present[axis]))
+                size = below
             (first, larger), (second, less) = starts
             # between two sizes at which it grows lie the positions that one more entry takes
             step = Fraction(first - second, larger - less)
-            layouts.append(Layout(axis, step) if step > 0 else None)
-        return layouts
+            return Layout(axis, step) if step > 0 else None
 
-    def changed(
+        return [layout(output) for output in range(len(self.whole))]
+
+    def readers(
         self, where: Callable[[int, int], np.ndarray], number: int | None = None
     ) -> list[np.ndarray]:
-        """Which elements of the outputs change their bits with other content at places of an axis
-        (``where`` says from its number and size which; ``number``: of this one alone)."""
+        """Which elements of the outputs change their bits with different content at places of an
+        axis: bool. ``where``: these places, from the axis' number and size; ``number``: of this
+        axis alone."""
         # bits, not numbers: an element that nothing moves by the last digit reads nothing there
         marks = [np.zeros(array.shape, bool) for array in self.whole]
-        for other in self.others(where, number):
+        for arrays in self.replaced(where, number):
             with unheard():
-                outputs = self.run(other)
-            for mark, ours, theirs, form in zip(
-                marks, self.whole, outputs, self.forms, strict=True
+                outputs = self.run(arrays)
+            for mark, before, after, dtype in zip(
+                marks, self.whole, outputs, self.formats, strict=True
             ):
-                mark |= ours.shape != theirs.shape or differing(ours, theirs, form)
+                mark |= before.shape != after.shape or differing(before, after, dtype)
         return marks
 
-    def others(
+    def replaced(
         self, where: Callable[[int, int], np.ndarray], number: int | None = None
     ) -> Iterator[Arrays]:
-        """Yields its inputs with other content at places of an axis, as of ``changed``."""
+        """Yields its inputs with different content at places of an axis, as of ``readers``."""
         places = {name: np.zeros(array.shape, bool) for name, array in self.arrays.items()}
-        for order, each in enumerate(self.along):
+        for order, axes in enumerate(self.along):
             if number in (None, order):
                 line = where(order, self.sizes[order])
-                for name, axis in each.items():
+                for name, axis in axes.items():
                     places[name] |= line.reshape(-1, *(1,) * (places[name].ndim - axis - 1))
         if any(place.any() for place in places.values()):
             yield from contents(self.arrays, places, self.dtypes)
 
-    def reads_apart(self, pieces: Sequence[Piece], most: int = 16) -> list[list[np.ndarray]] | None:
+    def differing_reads(
+        self, pieces: Sequence[Piece], most: int = 16
+    ) -> list[list[np.ndarray]] | None:
         """Of each piece's outputs, which elements read a position that the same ones of the whole
         don't, or don't read one that those do: positions one by one, at seams, as far apart as
         ``most`` of them allow, and some others. None: there was no time for it.
@@ -367,20 +370,20 @@ class InPieces:
         A change counts on the one side only where it is larger than rounding, and nothing at all
         moves on the other: far positions may be lost in what is rounded away."""
         # a mask that is off by one, or a state that is dropped, shows beside a seam
-        edges = sorted({edge for piece in pieces for edge in piece.kept[0]} - {0})
-        some = {edges[n] for n in np.linspace(0, len(edges) - 1, most // 2).astype(int)}
+        edges = np.array(sorted({edge for piece in pieces for edge in piece.kept[0]} - {0}))
         last = self.sizes[0] - 1
-        spread = {*np.linspace(0, last, most // 2).astype(int).tolist()}
-        positions = sorted({min(edge + n, last) for edge in some for n in (-1, 0)} | spread)
-        ours, states = [*self.computed(pieces)], self.states(pieces)
-        apart = [[np.zeros(array.shape, bool) for array in outputs] for outputs in ours]
+        spread = np.linspace(0, last, most // 2).astype(int).tolist()
+        seams = evenly(edges, most // 2).tolist()
+        positions = sorted({min(seam + n, last) for seam in seams for n in (-1, 0)} | {*spread})
+        outputs, states = [*self.computed(pieces)], self.states(pieces)
+        unequal = [[np.zeros(array.shape, bool) for array in arrays] for arrays in outputs]
         for position in positions:
             if budget.spent():
                 return None
             whole = self._marks(self.whole)
-            parts = [self._marks(outputs) for outputs in ours]
+            parts = [self._marks(arrays) for arrays in outputs]
             # behind a state no piece before this position moves
-            reached = (n for n, piece in enumerate(pieces) if piece.given[0][1] > position)
+            reached = (n for n, piece in enumerate(pieces) if piece.inputs[0][1] > position)
             begin = next(reached, 0) if self.step else 0
 
             def at(_: int, size: int, position: int = position) -> np.ndarray:
@@ -388,22 +391,23 @@ class InPieces:
 
             # one large content and a random one: four would cost twice the runs. Larger numbers
             # would show smaller mistakes, but a scan in bfloat16 breaks down on them
-            for other in [*self.others(at, 0)][::2]:
+            for arrays in [*self.replaced(at, 0)][::2]:
                 with unheard():
-                    self._mark(whole, self.whole, self.run(other))
-                    later = self.computed(pieces[begin:], other, states[begin])
-                    for number, outputs in enumerate(later, begin):
-                        self._mark(parts[number], ours[number], outputs)
+                    self._mark(whole, self.whole, self.run(arrays))
+                    later = self.computed(pieces[begin:], arrays, states[begin])
+                    for number, part in enumerate(later, begin):
+                        self._mark(parts[number], outputs[number], part)
             for number, piece in enumerate(pieces):
                 for output in range(len(self.whole)):
-                    there = self.places(piece, output, ours[number][output].shape)
-                    if there is None:
+                    both = self.aligned(piece, output, outputs[number][output].shape)
+                    if both is None:
                         continue
-                    theirs, here = there
-                    any_whole, far_whole = (mark[theirs] for mark in whole[output])
-                    any_part, far_part = (mark[here] for mark in parts[number][output])
-                    apart[number][output][here] |= (far_whole & ~any_part) | (far_part & ~any_whole)
-        return apart
+                    in_whole, in_piece = both
+                    any_whole, far_whole = (mark[in_whole] for mark in whole[output])
+                    any_part, far_part = (mark[in_piece] for mark in parts[number][output])
+                    one_sided = (far_whole & ~any_part) | (far_part & ~any_whole)
+                    unequal[number][output][in_piece] |= one_sided
+        return unequal
 
     @staticmethod
     def _marks(outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -416,11 +420,11 @@ class InPieces:
         before: Sequence[np.ndarray],
         after: Sequence[np.ndarray],
     ) -> None:
-        for mark, ours, theirs, dtype in zip(marks, before, after, self.forms, strict=True):
-            mark[0] |= ours.shape != theirs.shape or differing(ours, theirs, dtype)
-            mark[1] |= far_apart(ours, theirs, dtype)
+        for mark, first, second, dtype in zip(marks, before, after, self.formats, strict=True):
+            mark[0] |= first.shape != second.shape or differing(first, second, dtype)
+            mark[1] |= beyond_rounding(first, second, dtype)
 
-    def kept(self, piece: Piece, output: int) -> tuple[slice, ...] | None:
+    def kept_index(self, piece: Piece, output: int) -> tuple[slice, ...] | None:
         """Where an output has what a piece keeps; None: it doesn't follow the input."""
         index = [slice(None)] * self.whole[output].ndim
         for number, (start, stop) in enumerate(piece.kept):
@@ -431,16 +435,16 @@ class InPieces:
             index[layout.axis] = slice(*layout.entries(start, stop, most))
         return tuple(index)
 
-    def places(
+    def aligned(
         self, piece: Piece, output: int, shape: tuple[int, ...]
     ) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
         """Where the whole and a piece (of this shape) have what the piece keeps; None: the output
         doesn't follow the input, or the piece begins between two of its entries."""
-        index = self.kept(piece, output)
+        index = self.kept_index(piece, output)
         if index is None:
             return None
-        there, here = list(index), list(index)
-        for order, (start, _) in enumerate(piece.given):
+        in_whole, in_piece = list(index), list(index)
+        for order, (start, _) in enumerate(piece.inputs):
             layout = self.layouts[order][output]
             assert layout is not None
             shift = start / layout.step
@@ -448,42 +452,42 @@ class InPieces:
                 return None
             begin, end = index[layout.axis].start, index[layout.axis].stop
             stop = max(begin, min(end, shape[layout.axis] + int(shift)))
-            there[layout.axis] = slice(begin, stop)
-            here[layout.axis] = slice(begin - int(shift), stop - int(shift))
-        return tuple(there), tuple(here)
+            in_whole[layout.axis] = slice(begin, stop)
+            in_piece[layout.axis] = slice(begin - int(shift), stop - int(shift))
+        return tuple(in_whole), tuple(in_piece)
 
-    def beside(
-        self, piece: Piece, outputs: Sequence[np.ndarray], apart: Sequence[np.ndarray] = ()
-    ) -> Compared:
+    def compared(
+        self, piece: Piece, outputs: Sequence[np.ndarray], unequal: Sequence[np.ndarray] = ()
+    ) -> ComparedPiece:
         """Lays a piece's outputs beside the whole's, and marks those that read other inputs:
-        beyond the piece, or as ``apart`` says."""
+        beyond the piece, or ``unequal`` as of ``differing_reads``."""
 
         def outside(order: int, size: int) -> np.ndarray:
-            start, stop = piece.given[order]
+            start, stop = piece.inputs[order]
             at = np.arange(size)
             # a state holds what stands before
             return at >= stop if self.step else (at < start) | (at >= stop)
 
-        beyond, compared = self.changed(outside), Compared(piece, [])
+        beyond, compared = self.readers(outside), ComparedPiece(piece, [])
         for number, (whole, part) in enumerate(zip(self.whole, outputs, strict=True)):
-            index = self.kept(piece, number)
+            index = self.kept_index(piece, number)
             if index is None:  # as of a mean over the input: no piece has it, nor is it compared
                 why = "an output does not follow the input, and pieces don't have it"
                 nothing = OutputDifference(part.shape, whole.shape, 0, np.zeros(0, bool))
                 missing = replace(nothing, not_compared=whole.size, why=why)
                 compared.differences.append(missing)
                 continue
-            both = self.places(piece, number, part.shape)
+            both = self.aligned(piece, number, part.shape)
             if both is None:
                 return replace(compared, differences=[], between=True)
-            there, here = both
-            compared.lost += whole[index].size - whole[there].size
-            if piece.given == piece.kept:
-                compared.doubled += part.size - part[here].size
-            dtype = self.forms[number]
-            difference = output_difference(part[here], whole[there], (dtype, dtype))
-            window = beyond[number][there] | (apart[number][here] if apart else False)
-            compared.far += int(np.sum(far_apart(part[here], whole[there], dtype) & ~window))
+            in_whole, in_piece = both
+            compared.lost += whole[index].size - whole[in_whole].size
+            if piece.inputs == piece.kept:
+                compared.doubled += part.size - part[in_piece].size
+            dtype, pair = self.formats[number], (part[in_piece], whole[in_whole])
+            window = beyond[number][in_whole] | (unequal[number][in_piece] if unequal else False)
+            compared.far += int(np.sum(beyond_rounding(*pair, dtype) & ~window))
+            difference = output_difference(*pair, (dtype, dtype))
             compared.differences.append(with_window(difference, window))
         return compared
 
@@ -521,17 +525,18 @@ class InPieces:
         return Context(sides[0], sides[1], self._grid(number))
 
     def _enough(self, number: int, span: tuple[int, int], behind: bool, size: int) -> bool:
-        """Whether what is kept of ``span`` doesn't change with what lies ``size`` beyond it."""
+        """Whether what is kept of ``span`` doesn't change with what lies ``size`` beyond it, before
+        or ``behind`` it."""
 
         def beyond(order: int, count: int) -> np.ndarray:
             at = np.arange(count)
             return at >= span[1] + size if behind else at < span[0] - size
 
         whole = tuple((0, most) for most in self.sizes)
-        given = (*whole[:number], span, *whole[number + 1 :])
-        marks = self.changed(beyond, number)
+        kept = (*whole[:number], span, *whole[number + 1 :])
+        marks = self.readers(beyond, number)
         for output, mark in enumerate(marks):
-            index = self.kept(Piece(whole, given), output)
+            index = self.kept_index(Piece(whole, kept), output)
             if index is not None and mark[index].any():
                 return False
         return True
@@ -541,7 +546,7 @@ class InPieces:
         most = self.sizes[number]
 
         def first(at: int) -> int | None:
-            marks = self.changed(lambda _, count: np.arange(count) >= at, number)
+            marks = self.readers(lambda _, count: np.arange(count) >= at, number)
             for output, mark in enumerate(marks):
                 layout = self.layouts[number][output]
                 if layout is not None and mark.any():
@@ -551,17 +556,17 @@ class InPieces:
 
         # from the middle on, where no edge is near; three jumps, so that one irregular one shows
         jumps, at = list[int](), most // 2
-        here = first(at)
-        while len(jumps) < 3 and here is not None and not budget.spent():
+        line = first(at)
+        while len(jumps) < 3 and line is not None and not budget.spent():
             width = 1
-            while at + width < most and first(at + width) == here:
+            while at + width < most and first(at + width) == line:
                 width *= 2
             if at + width >= most:
                 return None
             low = at + width // 2 + 1
-            apart = lambda start, here=here: first(start) != here  # noqa: E731
-            jumps.append(low + bisect_left(range(low, at + width), True, key=apart))
-            at, here = jumps[-1], first(jumps[-1])
+            moved = lambda start, line=line: first(start) != line  # noqa: E731
+            jumps.append(low + bisect_left(range(low, at + width), True, key=moved))
+            at, line = jumps[-1], first(jumps[-1])
         widths = {b - a for a, b in pairwise(jumps)}
         return widths.pop() if len(widths) == 1 else None
 
@@ -584,14 +589,14 @@ def first_far(
     # where one side has more blocks, 4 lines of 48 positions would pass for all at a step of 12
     strides = [op.op for op in left.operations] == [op.op for op in right.operations]
     for number, partner in aligned(left.operations, right.operations):
-        op, other = left.operations[number], right.operations[partner]
-        if len(op.gives) != len(other.gives):  # blocks, of which the whole has more
+        op, whole_op = left.operations[number], right.operations[partner]
+        if len(op.gives) != len(whole_op.gives):  # blocks, of which the whole has more
             continue
-        gives = [*zip(op.gives, other.gives, strict=True)]
+        results = [*zip(op.gives, whole_op.gives, strict=True)]
         # where a maximum stood is counted from where the piece begins
-        numbers = [both for both in gives if left.values[both[0]].floating] or gives
-        ends = [*zip(op.reads, other.reads, strict=False), *numbers]
-        far = {n for n, m in ends if _is_far(runs, n, m, piece, sizes, (behind, strides))}
+        numbers = [pair for pair in results if left.values[pair[0]].floating] or results
+        values = [*zip(op.reads, whole_op.reads, strict=False), *numbers]
+        far = {n for n, m in values if _is_far(runs, n, m, piece, sizes, behind, strides)}
         if far:
             # what reads it is not to blame for what an operation that the whole lacks has given
             before = [left.values[n].given for n in op.reads if n in far]
@@ -605,7 +610,7 @@ def first_longer(run: Run, axis: int) -> int:
     while value.given >= 0:
         reads = [run.values[n] for n in run.operations[value.given].reads]
         # turned axes are looked through: any axis may have as many lines
-        longer = [each for each in reads if each.given >= 0 and value.shape[axis] in each.shape]
+        longer = [read for read in reads if read.given >= 0 and value.shape[axis] in read.shape]
         if not longer:
             break
         axis, value = longer[0].shape.index(value.shape[axis]), longer[0]
@@ -618,52 +623,51 @@ def _is_far(
     m: int,
     piece: Piece,
     sizes: Sequence[int],
-    how: tuple[bool, bool],
+    behind: bool,
+    strides: bool,
 ) -> bool:
+    """Whether what a piece keeps of value ``n`` is further from value ``m`` of the whole than
+    rounding. ``strides``: an axis may have fewer lines than the input has positions."""
     values = runs[0].values[n], runs[1].values[m]
     shapes = values[0].shape, values[1].shape
     if values[0].dtype != values[1].dtype or len(shapes[0]) != len(shapes[1]) or not shapes[0]:
         return False
     axes = [axis for axis, (a, b) in enumerate(zip(*shapes, strict=True)) if a != b]
-    cut = [
-        k for k, (at, size) in enumerate(zip(piece.given, sizes, strict=True)) if at != (0, size)
-    ]
+    spans = [*zip(piece.inputs, piece.kept, sizes, strict=True)]
+    cut = [span for span in spans if span[0] != (0, span[2])]
     if not axes or (len(cut) > 1 and len(axes) != len(cut)):
         return False
     index = [[slice(None)] * len(shapes[0]) for _ in range(2)]
     for number, axis in enumerate(axes):
-        along = cut[number if len(cut) > 1 else 0]
-        span = piece.given[along], piece.kept[along], sizes[along]
+        span = cut[number if len(cut) > 1 else 0]
         try:
-            both = _beside(span, (shapes[0][axis], shapes[1][axis]), how)
+            lines = _kept_lines(span, (shapes[0][axis], shapes[1][axis]), behind, strides)
         except _NotThereError:
             return True
-        if both is None:
+        if lines is None:
             return False
-        for side in range(2):
-            index[side][axis] = both[side]
-    left, right = runs[0].array(n), runs[1].array(m)
-    if left is None or right is None:
+        index[0][axis], index[1][axis] = lines
+    part, whole = runs[0].array(n), runs[1].array(m)
+    if part is None or whole is None:
         return False
-    ours, theirs = left[tuple(index[0])], right[tuple(index[1])]
-    return bool(np.any(far_apart(ours, theirs, values[0].dtype)))
+    pair = part[tuple(index[0])], whole[tuple(index[1])]
+    return bool(np.any(beyond_rounding(*pair, values[0].dtype)))
 
 
-def _beside(
-    span: tuple[tuple[int, int], tuple[int, int], int],
-    counts: tuple[int, int],
-    how: tuple[bool, bool],
+def _kept_lines(
+    span: tuple[Span, Span, int], counts: tuple[int, int], behind: bool, strides: bool
 ) -> tuple[slice, slice] | None:
-    """Which lines of a piece's value and of the whole's are what the piece keeps: ``span`` is what
-    it is given, what it keeps and the size of the whole, ``counts`` the lines of both, ``how``
-    whether it stands behind a state, and whether there may be strides. None: not known."""
+    """Which lines of a piece's value and of the whole's are what the piece keeps; None: not known.
+
+    ``span``: what it is computed from, what it keeps, and the size of the whole; ``counts``: the
+    lines of both values; ``behind``: it stands behind a state.
+    """
     (start, stop), (begin, end), total = span
     count, most = counts
     if not count or not most:
         return None
     # padding and windows take some lines from either end; the step is that of most of them
     step = Fraction(round(total / most)) if most <= total else 1 / Fraction(round(most / total))
-    behind, strides = how
     if step != 1 and not strides:
         return None
     if behind:
@@ -689,7 +693,7 @@ def _beside(
 class Placed:
     """Outputs of pieces, laid along one axis of the whole's."""
 
-    pieces: list[Compared]
+    pieces: list[ComparedPiece]
     gaps: list[tuple[int, int]]
     """Lines [start, stop) of that axis that no piece has."""
     uncovered: int
@@ -713,55 +717,57 @@ def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray, dtype: str) ->
     axis = axes.pop() if axes else 0
     most = whole.shape[axis] if whole.ndim else 1
     line_size = whole.size // max(1, most)
-    given, pieces, at = np.zeros(most, int), list[Compared](), 0
+    times, pieces, at = np.zeros(most, int), list[ComparedPiece](), 0
     for part in parts:
         size = part.shape[axis] if part.ndim else 1
-        at = _place(part, whole, axis, at, dtype)
-        index = (slice(None),) * axis + (slice(at, at + size),) if whole.ndim else ()
-        there = whole[index]
-        own = (slice(None),) * axis + (slice(there.shape[axis]),) if whole.ndim else ()
-        compared = Compared(Piece(((at, at + size),), ((at, at + size),)), [])
+        at = _start_in_whole(part, whole, axis, at, dtype)
+        there = whole[_index(axis, at, at + size)] if whole.ndim else whole
+        part = part[_index(axis, 0, there.shape[axis])] if whole.ndim else part
+        compared = ComparedPiece(Piece(((at, at + size),), ((at, at + size),)), [])
         beyond = max(0, at + size - most)  # it is longer than the whole
-        compared.doubled = (int((given[at : at + size] > 0).sum()) + beyond) * line_size
-        compared.far = int(np.sum(far_apart(part[own], there, dtype)))
-        compared.differences = [output_difference(part[own], there, (dtype, dtype))]
+        compared.doubled = (int((times[at : at + size] > 0).sum()) + beyond) * line_size
+        compared.far = int(np.sum(beyond_rounding(part, there, dtype)))
+        compared.differences = [output_difference(part, there, (dtype, dtype))]
         pieces.append(compared)
-        given[at : at + size] += 1
+        times[at : at + size] += 1
         at += size
-    edges = np.flatnonzero(np.diff(given == 0, prepend=False, append=False)).tolist()
+    edges = np.flatnonzero(np.diff(times == 0, prepend=False, append=False)).tolist()
     gaps = [*zip(edges[::2], edges[1::2], strict=True)]
     if len(parts) > 1:  # a single piece is a part of the whole, and has no seam
         for start, stop in gaps:
             behind = [each for each in pieces if each.piece.kept[0][0] >= stop]
             beside = min(behind or pieces[-1:], key=lambda each: each.piece.kept[0][0])
             beside.lost += (stop - start) * line_size
-    return Placed(pieces, gaps, int((given == 0).sum()) * line_size)
+    return Placed(pieces, gaps, int((times == 0).sum()) * line_size)
 
 
-def _place(part: np.ndarray, whole: np.ndarray, axis: int, at: int, dtype: str) -> int:
+def _start_in_whole(part: np.ndarray, whole: np.ndarray, axis: int, at: int, dtype: str) -> int:
     """Where along an axis the numbers of a piece are near the whole's: at ``at`` if they are there,
     or nowhere."""
     if not part.ndim:
         return 0
-    ours, theirs = (np.moveaxis(array, axis, 0) for array in (part, whole))
+    part, whole = (np.moveaxis(array, axis, 0) for array in (part, whole))
     limit = 0.0
     if dtype in floats.FORMATS:
-        ours, theirs = (floats.widen(array, dtype) for array in (ours, theirs))
-        largest = np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)
-        limit = floats.eps(dtype) ** HALF * largest
-    last = max(0, len(theirs) - len(ours))
+        part, whole = (floats.widen(array, dtype) for array in (part, whole))
+        limit = floats.eps(dtype) ** HALF * np.abs(whole[np.isfinite(whole)]).max(initial=0.0)
+    last = max(0, len(whole) - len(part))
     for start in (min(at, last), *range(last + 1)):
-        there = theirs[start : start + len(ours)]
-        if len(there) == len(ours):
+        there = whole[start : start + len(part)]
+        if len(there) == len(part):
             with np.errstate(all="ignore"):
-                near = (ours == there) | ((ours != ours) & (there != there))
-                near |= np.abs(ours - there) <= limit if limit else False
+                near = (part == there) | ((part != part) & (there != there))
+                near |= np.abs(part - there) <= limit if limit else False
             if near.all():
                 return start
     return min(at, last)
 
 
-def _last(test: Callable[[int], bool], most: int) -> int | None:
+def _index(axis: int, start: int, stop: int) -> tuple[slice, ...]:
+    return (*(slice(None),) * axis, slice(start, stop))
+
+
+def _largest_below(test: Callable[[int], bool], most: int) -> int | None:
     """The largest number below ``most`` of which the test holds; None: of none from 1 on. It holds
     below where it holds."""
     width = 1
@@ -773,7 +779,7 @@ def _last(test: Callable[[int], bool], most: int) -> int | None:
     return low + bisect_left(range(low + 1, high), True, key=lambda size: not test(size))
 
 
-def far_apart(left: np.ndarray, right: np.ndarray, dtype: str) -> np.ndarray | bool:
+def beyond_rounding(left: np.ndarray, right: np.ndarray, dtype: str) -> np.ndarray | bool:
     """Where numbers differ by more than rounding: everywhere, if shapes do."""
     if left.shape != right.shape:
         return True

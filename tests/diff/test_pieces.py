@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from probe.case.errors import InputError, Nondeterministic
-from probe.diff.pieces import Compared, Context, InPieces, Layout, Schedule, placed_pieces
+from probe.diff.pieces import ComparedPiece, Context, InPieces, Layout, Schedule, placed_pieces
 
 X = np.random.default_rng(3).standard_normal((1, 2, 48)).astype(np.float32)
 
@@ -36,11 +36,11 @@ def in_pieces(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray = X) -
     return InPieces(run, {"x": x}, [{"x": x.ndim - 1}])
 
 
-def compared(both: InPieces, text: str) -> tuple[list[Compared], Context]:
+def compared(both: InPieces, text: str) -> tuple[list[ComparedPiece], Context]:
     pieces = Schedule.parse(text).pieces(both.sizes)
     outputs = both.computed(pieces)
     (context,) = both.context(pieces)
-    return [both.beside(*each) for each in zip(pieces, outputs, strict=True)], context
+    return [both.compared(*each) for each in zip(pieces, outputs, strict=True)], context
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_tiles_overlap_along_both_axes_but_not_beyond_the_picture() -> None:
         "8:16, 0:16",
         "8:16, 16:32",
     ]
-    assert pieces[3].given == ((5, 16), (13, 32))
+    assert pieces[3].inputs == ((5, 16), (13, 32))
 
 
 @pytest.mark.parametrize(
@@ -82,17 +82,21 @@ def test_the_smallest_overlap_on_either_side_is_the_window(before: int, after: i
     enough = max(before, after)
     found, context = compared(both, f"chunks:12+overlap:{enough}")
     assert context == Context(before, after, 1)
-    assert not any(piece.window or piece.apart for piece in found)
+    assert not any(piece.window or piece.differing_inside for piece in found)
     if enough:
         found, _ = compared(both, f"chunks:12+overlap:{enough - 1}")
-        assert [piece.window for piece in found] and not any(piece.apart for piece in found)
+        assert [piece.window for piece in found] and not any(
+            piece.differing_inside for piece in found
+        )
         assert all(piece.window for piece in found[1:-1])
 
 
 def test_pieces_begin_on_the_grid_of_a_pool() -> None:
     both = in_pieces(pooled)
     found, context = compared(both, "chunks:12")
-    assert context == Context(0, 0, 4) and not any(p.window or p.apart or p.lost for p in found)
+    assert context == Context(0, 0, 4) and not any(
+        p.window or p.differing_inside or p.lost for p in found
+    )
     found, context = compared(both, "chunks:10")
     assert context.grid == 4 and any(piece.window or piece.far for piece in found)
 
@@ -119,7 +123,7 @@ def test_outputs_lie_at_their_own_step(step: Fraction) -> None:
     both = in_pieces(lambda x: x[..., ::down].repeat(up, axis=-1))
     assert both.layouts == [[Layout(2, step)]]
     found, _ = compared(both, "chunks:12")
-    assert not any(piece.apart or piece.lost or piece.doubled for piece in found)
+    assert not any(piece.differing_inside or piece.lost or piece.doubled for piece in found)
 
 
 def test_a_piece_that_begins_between_two_outputs_is_laid_beside_nothing() -> None:
@@ -140,9 +144,9 @@ def test_a_state_that_is_dropped_reads_other_inputs_than_the_whole() -> None:
         both = InPieces(lambda arrays: step(arrays, None)[0], {"x": X}, [{"x": 2}], step)
         pieces = Schedule.parse("stream:16").pieces(both.sizes)
         outputs = [*both.computed(pieces)]
-        apart = both.reads_apart(pieces)
+        apart = both.differing_reads(pieces)
         assert apart is not None
-        found = [both.beside(*each) for each in zip(pieces, outputs, apart, strict=True)]
+        found = [both.compared(*each) for each in zip(pieces, outputs, apart, strict=True)]
         assert [piece.window for piece in found] == ([0, 0, 0] if keeps else [0, 32, 32])
 
 

@@ -22,7 +22,7 @@ from probe.case.arguments import axes_text, typed, whole_number
 from probe.case.errors import Foreign, InputError, Nondeterministic, ProbeError, refuse
 from probe.diff.pieces import (
     Arrays,
-    Compared,
+    ComparedPiece,
     Context,
     InPieces,
     Piece,
@@ -81,7 +81,7 @@ class Scheduled(Answer):
     is cut; ``uncovered``: elements of the whole there.
     """
 
-    found: list[Compared]
+    found: list[ComparedPiece]
     of: int
     model: str
     schedule: Schedule
@@ -146,7 +146,7 @@ class Scheduled(Answer):
     def _off_grid(self) -> list[int]:
         beside = set[int]()
         for number, context in enumerate(self.contexts):
-            starts = {piece.piece.given[number][0] for piece in self.found}
+            starts = {piece.piece.inputs[number][0] for piece in self.found}
             beside |= {start for start in starts if context.grid and start % context.grid}
         return sorted(beside)
 
@@ -375,14 +375,16 @@ def in_pieces(
                 if budget.spent():
                     break
                 computed.append(outputs)
-                answer.found.append(both.beside(piece, outputs))
-            doubtful = any(piece.far or (both.step and piece.apart) for piece in answer.found)
+                answer.found.append(both.compared(piece, outputs))
+            doubtful = any(
+                piece.far or (both.step and piece.differing_inside) for piece in answer.found
+            )
             if doubtful and not any(piece.between for piece in answer.found):
                 tell("asking which inputs the outputs read, one by one")
-                apart = both.reads_apart(pieces[: len(computed)])
+                apart = both.differing_reads(pieces[: len(computed)])
                 if apart is not None:
                     answer.found = [
-                        both.beside(piece, outputs, other)
+                        both.compared(piece, outputs, other)
                         for piece, outputs, other in zip(pieces, computed, apart, strict=False)
                     ]
             answer.safe = _safe(steps, both, answer, sizes, tell)
@@ -429,7 +431,7 @@ def _safe(
     and where they are the same on ``OTHERS`` others too, large ones and random ones; and at which
     operation the others begin to differ."""
     left, differ = sorted({*sizes}), dict[int, Arrays]()
-    given = [both.arrays, *both.others(lambda _, size: np.ones(size, bool))] if left else []
+    given = [both.arrays, *both.replaced(lambda _, size: np.ones(size, bool))] if left else []
     while left and len(given) <= OTHERS:
         given.append(independent(both.arrays, both.dtypes, len(given)))
     for number, arrays in enumerate(given):
@@ -443,7 +445,7 @@ def _safe(
                 if not _has_bits(both, whole, pairs):
                     differ[size] = arrays
     known = left if not budget.spent() else sorted(differ)
-    same = "equal" if set(both.forms) <= {"float32", "float64"} else "unknown"
+    same = "equal" if set(both.formats) <= {"float32", "float64"} else "unknown"
     entries = [{"at": n, "verdict": "differs" if n in differ else same} for n in known]
     operations = dict[int, str]()
     for size in sorted(differ):
@@ -460,10 +462,10 @@ def _forbids(steps: Stepped, both: InPieces, answer: Scheduled, size: int, array
     here = copy.copy(both)
     here.arrays, here.whole = arrays, both.run(arrays)
     schedule = answer.schedule.of_size(size)
-    pieces, found = schedule.pieces(both.sizes), list[Compared]()
+    pieces, found = schedule.pieces(both.sizes), list[ComparedPiece]()
     for piece, outputs in zip(pieces, here.computed(pieces), strict=True):
-        found.append(here.beside(piece, outputs))
-        if found[-1].apart or found[-1].window or found[-1].between:
+        found.append(here.compared(piece, outputs))
+        if found[-1].differing_inside or found[-1].window or found[-1].between:
             break
     other = replace(answer, found=found, schedule=schedule, walked=None, notes=[])
     walked = _first_piece(steps, here, other, pieces, silent, False)
@@ -478,10 +480,10 @@ def _has_bits(
 ) -> bool:
     for piece, outputs in computed:
         for number, (array, part) in enumerate(zip(whole, outputs, strict=True)):
-            kept = both.kept(piece, number)
+            kept = both.kept_index(piece, number)
             if kept is None:
                 continue
-            places = both.places(piece, number, part.shape)
+            places = both.aligned(piece, number, part.shape)
             if places is None or array[places[0]].shape != array[kept].shape:
                 return False
             if array[places[0]].tobytes() != part[places[1]].tobytes():
@@ -501,26 +503,26 @@ def _first_piece(
     differ though they read the same, else of those that don't."""
     compared = answer.found
     wrong = (n for n, each in enumerate(compared) if each.window or each.far or each.between)
-    rounded = (n for n, each in enumerate(compared) if each.apart)
+    rounded = (n for n, each in enumerate(compared) if each.differing_inside)
     number = next(wrong, None)
     number = next(rounded, None) if number is None else number
     if number is None:
         return None
     piece = pieces[number]
     tell(f"comparing the piece {piece.text} with the whole")
-    whole, start, stop = both.arrays, *piece.given[0]
+    whole, start, stop = both.arrays, *piece.inputs[0]
     question = ComparisonQuestion(answer.model, f"the piece {piece.text}", "the whole", "")
 
     def part(arrays: Arrays) -> Recorder:
         state = both.states(pieces[: number + 1], arrays)[number]
-        return steps.recorder(both.cut(piece.given, arrays), state)
+        return steps.recorder(both.cut(piece.inputs, arrays), state)
 
     try:
         if both.step is not None and start:
             where = start, stop, both.sizes[0]
             match = behind_state((part, steps.recorder), whole, both.along[0], where, both.dtypes)
         else:
-            given = both.cut(piece.given), whole
+            given = both.cut(piece.inputs), whole
             match = by_running(steps.recorder, given, both.dtypes)
         left, right = part(whole), steps.recorder(whole)
         walked = Walked(walk(left, right, explain, tell, match=match), question)
@@ -529,7 +531,7 @@ def _first_piece(
             axis = layout.axis if layout and compared[number].doubled else None
             answer.enters = _enters(walked, piece, both.sizes, both.step is not None, axis)
         if both.step is None:
-            walked.inputs = both.cut(piece.given), whole
+            walked.inputs = both.cut(piece.inputs), whole
         return walked
     except (Foreign, ProbeError) as error:
         answer.notes.append(f"operations were not compared: {error}")
@@ -574,7 +576,7 @@ def of_functions(
         found = placed.pieces
         answer = Scheduled(found, len(pieces), "", schedule, [], True)
         answer.gaps, answer.uncovered = placed.gaps, placed.uncovered
-        number = next((n for n, each in enumerate(found) if each.apart), None)
+        number = next((n for n, each in enumerate(found) if each.differing_inside), None)
         if explain and number is not None:
             answer.walked = first_difference(pieces[number], whole, progress=tell)
             question = ComparisonQuestion(
