@@ -211,7 +211,7 @@ def scheduled_model(make: Callable[..., Any], x: np.ndarray, dtype: str, at: str
     model, stateful = make(dtype=dtype), not at.startswith("prefix")
     shown = model if stateful else First(model)
     answer = asked(shown, x, at, "schedule:x:1")
-    spans = [piece.piece.given[0] for piece in answer.found]
+    spans = [piece.piece.inputs[0] for piece in answer.found]
     name, count = referee(model, x, spans, stateful)
     return against_referee(answer, name.removesuffix(".default"), count, x.shape[1], 1)
 
@@ -238,7 +238,7 @@ def file(at: str, mistake: str) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         path = detector(Path(folder) / "detector.onnx", mistake)
         answer = asked(path, inputs()["x"], at, "schedule:x:0", inputs=inputs())
-        name, count = file_referee(path, [piece.piece.given[0] for piece in answer.found])
+        name, count = file_referee(path, [piece.piece.inputs[0] for piece in answer.found])
     row = against_referee(answer, name, count, POSITIONS, 0)
     if mistake:
         named = (row["enters"] or "").startswith(name)

@@ -559,9 +559,9 @@ def case_of(alone: Alone) -> Case:
         axes = ProductLetters.of(meaning, shapes)
         fixed = [_is_fixed(alone.run, alone.operation.reads[n]) for n in meaning.reads]
         rows = 1 if fixed == [True, False] else 0
-        filters = [x for x in axes.out if x in axes.own[1 - rows] and x not in axes.own[rows]]
+        filters = [x for x in axes.out if x in axes.full[1 - rows] and x not in axes.full[rows]]
         lines = [x for x in axes.out if x not in filters]
-        if any(x in axes.own[1 - rows] and axes.sizes[x] > 1 for x in lines):
+        if any(x in axes.full[1 - rows] and axes.sizes[x] > 1 for x in lines):
             raise no_case("it is several products")
         options |= {"batch": axes.count(lines), "filters": axes.count(filters)}
         options["in_channels"] = axes.count(axes.summed(rows))

@@ -2,8 +2,8 @@
 and switches.
 
 The process stays, so that single operations can be run again where they were recorded: explaining
-them takes thousands of calls. Its protocol is the worker's, with more requests: ``record``,
-``repeat``, ``plain``, ``again`` and ``written``. Where a model can't be recorded on a
+them takes thousands of calls. Its protocol is the worker's, with more requests: ``inputs``,
+``record``, ``repeat``, ``plain``, ``again`` and ``written``. Where a model can't be recorded on a
 target (a release of another Python, an emulated processor, a library that reads files of others),
 the whole file is run there: what is known of such a run are its inputs and its outputs.
 """
@@ -55,7 +55,7 @@ from probe.targets.target import Target, why_unavailable
 TIME_LIMIT = 3600.0
 
 # Bytes of values that a process keeps for this one: all.
-ALL = 1 << 60
+ALL_BYTES = 1 << 60
 
 COMMAND = (sys.executable, "-s", "-u", "-m", "probe.diff.apart")
 
@@ -67,7 +67,7 @@ BEHIND = (
 
 
 def tracer_command(where: Target) -> tuple[tuple[str, ...], dict[str, str]] | None:
-    """Returns what records a model where a target's release is, and the variables that takes: in
+    """The command that records a model where a target's release is, and the variables for it: in
     this interpreter, or in the release's own environment if that has this Python, with what probe
     needs behind it. None: another Python, an emulated processor, or the release is not here."""
     try:
@@ -78,14 +78,13 @@ def tracer_command(where: Target) -> tuple[tuple[str, ...], dict[str, str]] | No
         return None
     if runtime.facts is None:
         return COMMAND, module_paths()
-    if str(runtime.facts.get("python_version")).rsplit(".", 1)[0] != "{}.{}".format(
-        *sys.version_info
-    ):
+    major_minor = str(runtime.facts.get("python_version")).rsplit(".", 1)[0]
+    if major_minor != "{}.{}".format(*sys.version_info):
         return None
     packages = [path for path in sys.path if path.rstrip("/").endswith("-packages")]
-    own = [str(Path.cwd()), *(path for path in sys.path if path and path not in packages)]
-    own = [path for path in own if not path.startswith((sys.base_prefix, sys.prefix))]
-    paths = os.pathsep.join([str(Path(probe.__file__).parent.parent), *own])
+    users = [str(Path.cwd()), *(path for path in sys.path if path and path not in packages)]
+    users = [path for path in users if not path.startswith((sys.base_prefix, sys.prefix))]
+    paths = os.pathsep.join([str(Path(probe.__file__).parent.parent), *users])
     variables = {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
     return (*runtime.command, "-s", "-u", "-c", BEHIND, *packages), variables
 
@@ -108,7 +107,7 @@ class Apart:
         self.within = model_switches(where, model)
         self.count = 0  # of the folder's runs
         # Recordings that are held here no more: their operations hold graphs and constants
-        # there. Age does not tell which ones: a full run is asked again after all shorter ones.
+        # there. Age does not tell which ones: a full run is repeated after all shorter ones.
         self.dropped: list[int] = []
         self.recordings = count()
         command, variables = tracer_command(where) or (COMMAND, module_paths())
@@ -125,43 +124,43 @@ class Apart:
         self,
         out: Path,
         arrays: Mapping[str, np.ndarray],
-        most: int = ALL,
+        most: int = ALL_BYTES,
         what: str = "the run",
         notes: Sequence[str] = (),
     ) -> Run:
-        """Records the model in the folder ``out``; returns it with operations that run there.
+        """Records the model in the folder ``out``; its operations run there.
 
         ``what``: what it is called in notes and errors. ``notes``: further ones of the recording.
         """
         number = next(self.recordings)
-        more = {"out": str(out.resolve()), "most": most, "target": self.where.text, "what": what}
-        more["notes"] = [*notes]
-        more |= {"recording": number, "dropped": self.dropped[:]}
+        options = {"out": str(out.resolve()), "most": most, "what": what, "notes": [*notes]}
+        options |= {"recording": number, "dropped": self.dropped[:]}
         self.dropped.clear()
-        header, _ = self._model("record", arrays, more)
+        header, _ = self._request("record", arrays, options)
+        library = header["library"]
         # of a function it is known only now
-        if is_function(self.model) and not _same_recorder(header["library"], self.where.name):
-            why = f"{self.model} is run by {header['library']}"
-            todo = f"use {header['library']}, or its switches"
+        if is_function(self.model) and RECORDERS.get(library) != RECORDERS.get(self.where.name):
+            why, todo = f"{self.model} is run by {library}", f"use {library}, or its switches"
             raise InputError("target", self.where.text, why, todo)
-        run, able = read_recording(out), set(header["able"])
+        run = read_recording(out)
         assert isinstance(run.store, RecordingFolder)
         weakref.finalize(run.store, self.dropped.append, number)  # runs derived from it share it
         # this process's own child has just written them: their bits need not be hashed once more
         digests = {value.digest for value in run.values}
         run.store.checked.update(name for name in digests if run.store.has(name))
         request = {"do": "again", "recording": number}
-        return with_calls(run, {n: Remote(self.session, request | {"number": n}) for n in able})
+        runnable = {*header["runnable"]}
+        return with_calls(run, {n: Remote(self.session, request | {"number": n}) for n in runnable})
 
     def marks(
         self, run: Run, arrays: Mapping[str, np.ndarray], where: Mapping[str, np.ndarray]
     ) -> Marks:
-        """Repeats a run of these inputs that was recorded here, with other content in these places:
-        all repetitions in one request, of which marks alone come back."""
+        """Repeats a run of these inputs that was recorded here, with different content in these
+        places: all repetitions in one request, of which marks alone come back."""
         assert run.made is not None
-        more = {"out": str(run.made.folder.resolve()), "count": len(arrays)}
-        given = dict(arrays) | {f"where {name}": where[name] for name in arrays}
-        header, changed = self._model("repeat", given, more)
+        options = {"out": str(run.made.folder.resolve()), "count": len(arrays)}
+        sent = dict(arrays) | {f"where {name}": where[name] for name in arrays}
+        header, changed = self._request("repeat", sent, options)
         marks = dict(zip(header["changed"], _arrays_in_order(changed), strict=True))
         return Marks(run, marks, set(header["missing"]), header["repetitions"])
 
@@ -173,7 +172,7 @@ class Apart:
         return self.record(out, arrays, what=what)
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> There:
-        """Returns the run with these inputs, which ``watched`` watches here."""
+        """The run with these inputs, which ``watched`` watches here."""
         return There(self, arrays)
 
     def open(self) -> None:
@@ -181,18 +180,18 @@ class Apart:
 
         This process need not do it too: a library takes seconds to be imported."""
         if not is_function(self.model):
-            every = self._model("inputs", {}, {})[0]["inputs"]
-            self.inputs = tuple(Input(name, tuple(shape), dtype) for name, shape, dtype in every)
+            inputs = self._request("inputs", {}, {})[0]["inputs"]
+            self.inputs = tuple(Input(name, tuple(shape), dtype) for name, shape, dtype in inputs)
 
     def plain(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Runs the model unwatched, on any inputs; returns its outputs."""
-        return _arrays_in_order(self._model("plain", arrays, {})[1])
+        """Outputs of the model, run unwatched on any inputs."""
+        return _arrays_in_order(self._request("plain", arrays, {})[1])
 
-    def _model(
-        self, do: str, inputs: Mapping[str, np.ndarray], more: Mapping[str, Any]
+    def _request(
+        self, do: str, inputs: Mapping[str, np.ndarray], options: Mapping[str, Any]
     ) -> tuple[dict[str, Any], Arrays]:
         request = {"do": do, "model": self.model, "trust": self.trust, "names": list(inputs)}
-        request |= {"within": self.within, "on": self.where.text, **more}
+        request |= {"within": self.within, "target": self.where.text, **options}
         header, outputs = self.session.request(request, _by_number(inputs.values()))
         if "input" in header:
             raise InputError(*header["input"])
@@ -213,7 +212,7 @@ class There:
         return self.model.plain(self.arrays)
 
     def watched(self, what: str) -> tuple[Run, list[str]]:
-        """Returns the run, which was watched there, and what is to be said of it."""
+        """The run, which was watched there, and its notes."""
         run = self.model.side(self.arrays, what)
         assert run.made is not None
         return run, run.made.notes
@@ -221,15 +220,15 @@ class There:
 
 @dataclass(frozen=True)
 class Remote:
-    """An operation run alone in another process. ``request``: what that is asked: for an operation
-    that it recorded, by its number, or for the lines of one."""
+    """An operation run alone in another process. ``request``: for an operation that it recorded, by
+    its number, or for the lines of one."""
 
     session: AnySession
     request: Mapping[str, Any]
 
     def moved(self, addresses: Sequence[int | None]) -> Remote | None:
-        """Returns the same with operands at other addresses; None for lines of a library that lay
-        none. Lines lay them there behind those that lay them at their own, before the one that
+        """The same with operands at different addresses; None for lines of a library that lay none.
+        Lines lay them there behind those that lay them at their own, before the line that
         computes."""
         if "lines" not in self.request:
             return replace(self, request={**self.request, "addresses": list(addresses)})
@@ -250,7 +249,7 @@ def _by_name(request: Mapping[str, Any], arrays: Arrays) -> Arrays:
 
 
 def _by_number(arrays: Iterable[Any]) -> Arrays:
-    """Returns arrays as a request or an answer has them: by their numbers."""
+    """Arrays as a request or an answer has them: by their numbers."""
     return {str(n): np.asarray(array) for n, array in enumerate(arrays)}
 
 
@@ -259,35 +258,35 @@ def _arrays_in_order(arrays: Arrays) -> list[np.ndarray]:
 
 
 def with_calls(run: Run, calls: Mapping[int, Isolated]) -> Run:
-    """Returns a recording whose operations are run by these calls, and written by its lines."""
+    """A recording whose operations are run by these calls, and written by its lines."""
     assert isinstance(run.store, RecordingFolder)
     operations = []
     for op in run.operations:
-        known, imports = run.store.lines.get(op.number, ([], []))
-        lines = partial(_with_names, known) if known else None
+        recorded, imports = run.store.lines.get(op.number, ([], []))
+        lines = partial(_with_names, recorded) if recorded else None
         again = calls.get(op.number)
         operations.append(replace(op, again=again, lines=lines, imports=imports))
     return replace(run, operations=operations, untried="")
 
 
-def _with_names(known: Sequence[str], names: Sequence[str], out: str) -> list[str]:
-    """Returns recorded lines, in which ``x0``, ``x1``, ... and ``y`` stand for names; not inside of
+def _with_names(recorded: Sequence[str], names: Sequence[str], out: str) -> list[str]:
+    """Recorded lines, with these names instead of ``x0``, ``x1``, ... and ``y``; not inside of
     texts: bytes of a model are there as text. SyntaxError: they are not Python."""
-    text = "\n".join(known)
-    to, lines = {**{f"x{n}": name for n, name in enumerate(names)}, "y": out}, text.split("\n")
+    text = "\n".join(recorded)
+    new, lines = {**{f"x{n}": name for n, name in enumerate(names)}, "y": out}, text.split("\n")
     try:
-        every = list(tokenize.generate_tokens(io.StringIO(text).readline))
+        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except tokenize.TokenError as error:
         raise SyntaxError(str(error.args[0])) from None
-    for token in reversed(every):
-        if token.type == tokenize.NAME and token.string in to:
+    for token in reversed(tokens):
+        if token.type == tokenize.NAME and token.string in new:
             (row, start), (_, end) = token.start, token.end
-            lines[row - 1] = lines[row - 1][:start] + to[token.string] + lines[row - 1][end:]
+            lines[row - 1] = lines[row - 1][:start] + new[token.string] + lines[row - 1][end:]
     return lines
 
 
 def module_paths() -> dict[str, str]:
-    """Returns what a process needs to find the modules that this one finds."""
+    """Variables with which a process finds the modules that this one finds."""
     paths = os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)])
     return {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -297,7 +296,7 @@ BY_MODEL = ("onnxruntime", "litert", "opencv")
 
 
 def model_switches(where: Target, model: str) -> dict[str, str]:
-    """Returns those switches that the library sets with a model, rather than for the process.
+    """Switches that the library sets with a model, rather than for the process.
 
     InputError: the model runs on another library; or a switch says how ``probe`` writes a single
     operation, and so does not reach a model.
@@ -311,31 +310,26 @@ def model_switches(where: Target, model: str) -> dict[str, str]:
         why = f"{Path(model).name} is run by {library}"
         raise InputError("target", where.text, why, f"use {library}, or its switches")
     switches = dict(where.switches)
-    outside = {key: text for key, text in switches.items() if not changes_process(where, key)}
-    sessions = where.name in BY_MODEL and not is_function(model)
-    if outside and not sessions:
-        key, text = next(iter(outside.items()))
-        why = f"{key}={text} changes how probe runs single operations, and has no effect on a model"
-        todo = "leave it out, or set it in a function that runs the model: module:function"
-        raise InputError("target", where.text, why, todo)
-    return switches if sessions else {}
-
-
-def _same_recorder(library: str, other: str) -> bool:
-    return RECORDERS.get(library) == RECORDERS.get(other)
+    if where.name in BY_MODEL and not is_function(model):
+        return switches
+    for key, text in switches.items():
+        if not changes_process(where, key):
+            why = f"{key}={text} changes how probe runs single operations, and has no effect on a "
+            todo = "leave it out, or set it in a function that runs the model: module:function"
+            raise InputError("target", where.text, why + "model", todo)
+    return {}
 
 
 def is_own_library(where: Target, model: str) -> bool:
-    """Returns whether a target is a model's own library, at this environment's release: then the
-    model itself runs there. Of a function that isn't known before it has run."""
+    """Whether a target is a model's own library, at this environment's release: then the model
+    itself runs there. Of a function that isn't known before it has run."""
     return tracer_command(where) is not None and (
         is_function(model) or runs(where.name, Path(model))
     )
 
 
 def own_target(where: Target, model: str) -> Target:
-    """Returns the target of a model's own library, in this environment, which is compared with
-    another one."""
+    """The target of a model's own library, in this environment."""
     if is_function(model) or runs(where.name, Path(model)):
         return Target(where.name)
     library = library_of(Path(model))
@@ -356,7 +350,7 @@ def changes_process(where: Target, key: str) -> bool:
     """Whether a switch changes the process: its environment, or what is set when it starts."""
     backend, switches = backends.get(where.name), dict(where.switches)
     without = {name: text for name, text in switches.items() if name != key}
-    variables = [backend.environment(some, where.device) for some in (switches, without)]
+    variables = [backend.environment(chosen, where.device) for chosen in (switches, without)]
     if variables[0] != variables[1]:
         return True
     if where.name in BY_MODEL or not hasattr(backend, "described"):
@@ -365,7 +359,7 @@ def changes_process(where: Target, key: str) -> bool:
 
 
 def _setup_lines(where: Target, switches: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the lines that set switches of a target's library."""
+    """The lines that set switches of a target's library."""
     backend = backends.get(where.name)
     writing = backend()
     writing.described(switches, where.device, target.installed_version(backend) or RELEASE)
@@ -385,8 +379,10 @@ def switch_lines(left: Target, right: Target) -> tuple[tuple[str, ...], tuple[st
         for key, _ in (*left.switches, *right.switches)
         if backend.keys[key].accepts(backend.keys[key].default)
     }
-    ours, theirs = ({**defaults, **dict(side.switches)} for side in (left, right))
-    return _setup_lines(left, ours), _setup_lines(right, theirs)
+    left_lines, right_lines = (
+        _setup_lines(side, {**defaults, **dict(side.switches)}) for side in (left, right)
+    )
+    return left_lines, right_lines
 
 
 # Of a library that is not installed, or whose lines do not depend on it.
@@ -405,7 +401,7 @@ class ProcessRecording(child.Worker):
         self, request: dict[str, Any], arrays: Arrays
     ) -> Iterator[tuple[dict[str, Any], Arrays]]:
         """As of ``child.Worker``."""
-        own = {
+        answers = {
             "inputs": self._inputs,
             "record": self._record,
             "repeat": self._repeat,
@@ -414,11 +410,11 @@ class ProcessRecording(child.Worker):
             "written": self._written,
         }
         name = str(request.get("do"))
-        if name not in own:
+        if name not in answers:
             yield from super().handle(request, arrays)
             return
         try:
-            answer = own[name](request, arrays)
+            answer = answers[name](request, arrays)
         except InputError as error:
             answer = {"input": [error.name, str(error.value), error.why, error.todo]}, {}
         except Nondeterministic as error:
@@ -431,44 +427,39 @@ class ProcessRecording(child.Worker):
         yield answer[0] | {"done": True}, answer[1]
 
     def _opened(self, request: dict[str, Any]) -> Any:
-        text = request["model"]
+        text, library = request["model"], Target.parse(request["target"]).name
         if text not in self.models:
-            self.models[text] = open_model(
-                text, request["trust"], request["within"], Target.parse(request["on"]).name
-            )
+            self.models[text] = open_model(text, request["trust"], request["within"], library)
         return self.models[text]
 
     def _recorder(self, request: dict[str, Any], arrays: Arrays) -> Any:
         return self._opened(request).recorder(_by_name(request, arrays))
 
     def _inputs(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        every = [(spec.name, spec.shape, spec.dtype) for spec in self._opened(request).inputs]
-        return {"inputs": every}, {}
+        inputs = [(spec.name, spec.shape, spec.dtype) for spec in self._opened(request).inputs]
+        return {"inputs": inputs}, {}
 
     def _record(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         recorder = self._recorder(request, arrays)
-        named = request["model"] if is_function(request["model"]) else Path(request["model"]).name
-        out = Path(request["out"])
+        model, out = request["model"], Path(request["out"])
+        subject = model if is_function(model) else Path(model).name
         with begin_recording(out) as store:
             run, notes = watched(recorder, request["what"], store)
-            there = replace(run, target=request["target"])
             notes += request["notes"]
-            write_recording(there, out, named, request["most"], notes)
-        for old in request["dropped"]:
-            self.operations.pop(old, None)
-        every = self.operations[request["recording"]] = run.operations
-        return {
-            "library": run.target.partition(",")[0],
-            "able": [op.number for op in every if op.again is not None],
-        }, {}
+            there = replace(run, target=request["target"])
+            write_recording(there, out, subject, request["most"], notes)
+        for dropped in request["dropped"]:
+            self.operations.pop(dropped, None)
+        self.operations[request["recording"]] = run.operations
+        runnable = [op.number for op in run.operations if op.again is not None]
+        return {"library": run.target.partition(",")[0], "runnable": runnable}, {}
 
     def _repeat(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        given, opened = _by_name(request, arrays), self._opened(request)
-        names = [*given][: request["count"]]
-        inputs = {name: given[name] for name in names}
-        where = {name: given[f"where {name}"] for name in names}
+        sent, opened = _by_name(request, arrays), self._opened(request)
+        names = [*sent][: request["count"]]
+        inputs = {name: sent[name] for name in names}
+        where = {name: sent[f"where {name}"] for name in names}
         dtypes = {spec.name: spec.dtype for spec in opened.inputs if spec.dtype}
-
         recorder = getattr(opened, "repeated", opened.recorder)
         run = read_recording(Path(request["out"]))
         marks = repeated_with_others(run, recorder, inputs, where, dtypes)
@@ -482,21 +473,18 @@ class ProcessRecording(child.Worker):
     def _plain(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         return {}, _by_number(run_unwatched(self._recorder(request, arrays)))
 
-    def _operation(self, request: dict[str, Any]) -> Any:
+    def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         call: Any = self.operations[request["recording"]][request["number"]].again
         if (addresses := request.get("addresses")) is not None and hasattr(call, "moved"):
             call = call.moved(addresses)
-        return call
-
-    def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        return {}, _by_number(self._operation(request)(_arrays_in_order(arrays)))
+        return {}, _by_number(call(_arrays_in_order(arrays)))
 
     def _written(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        space: dict[str, Any] = {}
+        names: dict[str, Any] = {}
         if any(" = laid(" in line for line in request["lines"]):
-            space["laid"] = import_module("probe.record.torch_calls").copied_at
+            names["laid"] = import_module("probe.record.torch_calls").copied_at
         lines, dtypes = request["lines"], request["dtypes"]
-        results = run_lines(request["imports"], lines, _arrays_in_order(arrays), dtypes, space)
+        results = run_lines(request["imports"], lines, _arrays_in_order(arrays), dtypes, names)
         return {}, _by_number(results)
 
 
@@ -510,31 +498,27 @@ class RunnableRecording:
     """
 
     def __init__(self, folder: Path, extra: Mapping[str, str] | None = None) -> None:
-        self.stored, self.running = RecordingFolder(Path(folder)), ExitStack()
+        self.folder, self.running = RecordingFolder(Path(folder)), ExitStack()
         self.extra = module_paths() if extra is None else extra
 
     def __enter__(self) -> Run:
-        run = self.stored.run()
+        run = self.folder.run()
         assert run.made is not None
         calls = dict[int, Isolated]()
         try:
-            calls = self._written(run, Target.parse(run.target))
+            where = Target.parse(run.target)
+            if why := why_unavailable(where):
+                raise TargetError(where.text, "unavailable", why)
+            session = Session(where, command=COMMAND, extra=self.extra)
+            self.running.enter_context(session)
+            for n, (lines, imports) in self.folder.lines.items():
+                dtypes = [run.values[read].dtype for read in run.operations[n].reads]
+                request = {"do": "written", "lines": lines, "imports": imports, "dtypes": dtypes}
+                calls[n] = Remote(session, request)
         except ProbeError as error:
-            what = f"{self.stored.folder.name}: its operations can't be run again"
+            what = f"{self.folder.folder.name}: its operations can't be run again"
             run.made.notes.append(f"{what}: {error}")
         return with_calls(run, calls)
-
-    def _written(self, run: Run, where: Target) -> dict[int, Isolated]:
-        if why := why_unavailable(where):
-            raise TargetError(where.text, "unavailable", why)
-        session = Session(where, command=COMMAND, extra=self.extra)
-        self.running.enter_context(session)
-        calls = dict[int, Isolated]()
-        for n, (lines, imports) in self.stored.lines.items():
-            dtypes = [run.values[read].dtype for read in run.operations[n].reads]
-            request = {"do": "written", "lines": lines, "imports": imports, "dtypes": dtypes}
-            calls[n] = Remote(session, request)
-        return calls
 
     def __exit__(self, *_: object) -> None:
         self.running.close()
@@ -548,9 +532,7 @@ def file_outputs(
     if is_function(model):
         raise TargetError(session.target.text, "unsupported", "a function brings its own library")
     request = {"do": "file", "path": model, "names": list(arrays)}
-    given = {str(n): np.asarray(array) for n, array in enumerate(arrays.values())}
-    _, outputs = session.request(request, given)
-    return [outputs[str(n)] for n in range(len(outputs))]
+    return _arrays_in_order(session.request(request, _by_number(arrays.values()))[1])
 
 
 WHOLE = "the whole file is run there, and its operations can't be asked"
@@ -574,34 +556,28 @@ class WholeFile:
     def side(self, arrays: Mapping[str, np.ndarray], what: str = "") -> Run:
         """Runs the file twice: a recording of one operation. Nondeterministic where its outputs do
         not repeat."""
-        text, model, store = self.session.target.text, self.model, ProcessStore()
+        text, path, store = self.session.target.text, Path(self.model), ProcessStore()
         outputs, again = ([*map(np.asarray, self.plain(arrays))] for _ in range(2))
-        arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        inputs = {name: np.asarray(array) for name, array in arrays.items()}
         values = [
             Value(array.shape, str(array.dtype), store.put(array), -1, INPUT, name)
-            for name, array in arrays.items()
+            for name, array in inputs.items()
         ]
         values += [Value(a.shape, str(a.dtype), store.put(a), 0) for a in outputs]
-        reads, numbers = tuple(range(len(arrays))), tuple(range(len(arrays), len(values)))
+        reads, numbers = tuple(range(len(inputs))), tuple(range(len(inputs), len(values)))
         digests = [values[n].digest for n in numbers]
         if digests != [*map(array_digest, again)]:
-            raise Nondeterministic(
-                f"{text}: the outputs of the same file differ when it runs again"
-            )
-        name = Path(model).name
-        whole = Operation("model", "", reads, numbers, Unknown(WHOLE), {}, name=name)
+            why = "the outputs of the same file differ when it runs again"
+            raise Nondeterministic(f"{text}: {why}")
+        operation = Operation("model", "", reads, numbers, Unknown(WHOLE), {}, name=path.name)
         facts = self.session.facts
         libraries = {"numpy": facts.get("numpy_version")}
         libraries[str(facts.get("library"))] = facts.get("library_version")
         there = {"python": facts.get("python_version"), "libraries": libraries}
-        made, nothing = environment_facts() | there, {"values": 0, "bytes": 0}
-        provenance = Provenance(Path(model), name, made, [f"{text}: {WHOLE}"], nothing)
-        return Run(
-            *(text, "", values, [whole], numbers, store),
-            untried=WHOLE,
-            made=provenance,
-            plain=tuple(digests),
-        )
+        environment, nothing = environment_facts() | there, {"values": 0, "bytes": 0}
+        made = Provenance(path, path.name, environment, [f"{text}: {WHOLE}"], nothing)
+        runs = text, "", values, [operation], numbers, store
+        return Run(*runs, untried=WHOLE, made=made, plain=tuple(digests))
 
 
 @contextmanager

@@ -35,8 +35,8 @@ from probe.targets import machine
 
 FORMAT = 2
 FILE = "recording.json"
-# Bytes of values that a recording keeps unless it is told otherwise.
-MOST = 2 << 30
+# Bytes of values that a recording keeps by default.
+MOST_BYTES = 2 << 30
 
 ANEW = "record it again with this release"
 MOST_JSON = 1 << 29
@@ -48,7 +48,7 @@ CHECKED = np.arange(7, dtype=np.uint8)
 
 
 def write_recording(
-    run: Run, out: Path, subject: str = "", most: int = MOST, notes: Sequence[str] = ()
+    run: Run, out: Path, subject: str = "", most: int = MOST_BYTES, notes: Sequence[str] = ()
 ) -> None:
     """Keeps a run in the folder ``out``, which must not exist yet, unless it was recorded into it.
 
@@ -145,9 +145,9 @@ def environment_facts() -> dict[str, Any]:
         chosen = "TF_ENABLE_ONEDNN_OPTS" in os.environ
         more["tensorflow_onednn"] = onednn_text(port.IsMklEnabled(), chosen)
     facts = machine.facts()
-    known = ("machine", "cpu_vendor", "cpu_model", "cpu_isa", "cores", "os", "probe_version")
-    own = {"python": platform.python_version(), "libraries": versions}
-    return own | {name: facts[name] for name in known} | more
+    names = ("machine", "cpu_vendor", "cpu_model", "cpu_isa", "cores", "os", "probe_version")
+    environment = {"python": platform.python_version(), "libraries": versions}
+    return environment | {name: facts[name] for name in names} | more
 
 
 def onednn_text(enabled: bool, chosen: bool) -> str:
@@ -157,8 +157,8 @@ def onednn_text(enabled: bool, chosen: bool) -> str:
 
 
 def _operation_json(op: Operation) -> dict[str, Any]:
-    """Returns an operation as JSON has it, with how a user writes it: lines that compute ``y`` from
-    ``x0``, ``x1``, ..."""
+    """An operation as JSON has it, with how a user writes it: lines that compute ``y`` from ``x0``,
+    ``x1``, ..."""
     written: dict[str, Any] = {}
     if op.lines is not None:
         with suppress(Exception):  # no lines for these operands
@@ -180,7 +180,7 @@ UNTRIED = "no code of a recording is run, so no cause was looked for"
 
 
 def read_recording(folder: str | Path) -> Run:
-    """Returns a recording on disk. InputError: the folder is none, or is damaged."""
+    """A recording on disk. InputError: the folder is none, or is damaged."""
     return RecordingFolder(Path(folder)).run()
 
 
@@ -257,7 +257,7 @@ class RecordingFolder:
         return document
 
     def broken(self, why: str) -> InputError:
-        """Returns the error for a folder that is not what it should be."""
+        """The error for a folder that is not what it should be."""
         return InputError("recording", self.folder, why, "record it again with probe record")
 
     def _filled(self, document: dict[str, Any]) -> Run:
@@ -275,10 +275,10 @@ class RecordingFolder:
                 lines, imports = (list(map(str, entry[key])) for key in ("lines", "imports"))
                 self.lines[number] = lines, imports
         outputs = _value_numbers(document["outputs"], len(values))
-        held = {v.digest for v in values if not prod(v.shape) or self.has(v.digest)}
-        gone = {v.digest for n, v in enumerate(values) if n not in unsteady} - held
-        if len(gone) > left_out["values"]:
-            notes.append(f"{self.folder.name}: {len(gone)} of its values are not in the folder")
+        stored = {v.digest for v in values if not prod(v.shape) or self.has(v.digest)}
+        missing = {v.digest for n, v in enumerate(values) if n not in unsteady} - stored
+        if len(missing) > left_out["values"]:
+            notes.append(f"{self.folder.name}: {len(missing)} of its values are not in the folder")
         plain = tuple(map(str, document.get("plain", ())))  # earlier releases do not have it
         if any(not NAME.fullmatch(f"{name}.npy") for name in plain):
             raise self.broken(f"{plain} are not digests"[:200])
@@ -291,8 +291,8 @@ class RecordingFolder:
             early = all(values[n].given < number for n in op.reads)
             if not early or any(values[n].given != number for n in op.gives):
                 raise self.broken(f"operation {op.name!r} reads a value that does not exist yet")
-        known = {n for op in operations for n in op.gives}
-        if any(v.given >= 0 and n not in known for n, v in enumerate(values)):
+        results = {n for op in operations for n in op.gives}
+        if any(v.given >= 0 and n not in results for n, v in enumerate(values)):
             raise self.broken("a value is given by no operation")
         for number, value in enumerate(values):
             if value.role == INPUT:  # what is damaged is told before anything is compared
@@ -329,7 +329,7 @@ class RecordingFolder:
         )
 
     def file(self, name: str) -> np.ndarray:
-        """Returns the bytes of a file's array. InputError: it is not what its name says."""
+        """The bytes of a file's array. InputError: it is not what its name says."""
         if not NAME.fullmatch(name):
             raise self.broken(f"{name[:80]!r} is not a file of a recording")
         path = self.folder / name
@@ -341,10 +341,10 @@ class RecordingFolder:
             raise self.broken(f"{name} is not an array ({str(error)[:80]})") from None
         if not isinstance(loaded, np.ndarray) or loaded.nbytes > path.stat().st_size:
             raise self.broken(f"{name} has a different size from the recorded one")
-        array, named = np.asarray(loaded), name.removesuffix(".npy")
-        if named not in self.checked and array_digest(array) != named:
+        array, digest = np.asarray(loaded), name.removesuffix(".npy")
+        if digest not in self.checked and array_digest(array) != digest:
             raise self.broken(f"{name} has different bits from when it was recorded")
-        self.checked.add(named)
+        self.checked.add(digest)
         return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
     def bits(self, name: str) -> np.ndarray | None:
@@ -378,8 +378,8 @@ VOCABULARY: dict[str, Any] = {
 
 
 def plain_to_json(value: Any) -> Any:
-    """Returns any plain value as JSON has it, so that ``plain_from_json`` gives the same; of what
-    is not plain, a text without addresses."""
+    """Any plain value as JSON has it, so that ``plain_from_json`` gives the same; of what is not
+    plain, a text without addresses."""
     # by its very type: np.float64 is a float too, and so is a member of an enumeration an int
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -389,8 +389,8 @@ def plain_to_json(value: Any) -> Any:
     name = type(value).__name__
     if VOCABULARY.get(name) is type(value):
         # those that have not their default
-        both = ((each, getattr(value, each.name)) for each in dataclasses.fields(value))
-        fields = {each.name: own for each, own in both if own is not each.default}
+        pairs = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
+        fields = {field.name: content for field, content in pairs if content is not field.default}
         return {"is": name} | {key: plain_to_json(item) for key, item in fields.items()}
     if isinstance(value, Meaning):  # a library's own, with functions
         why = "a recording on disk can't describe what it computes"
@@ -404,13 +404,13 @@ def plain_to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {"dict": [list(map(plain_to_json, pair)) for pair in value.items()]}
     if isinstance(value, tuple | list):
-        every = list(map(plain_to_json, value))
-        return {"tuple": every} if isinstance(value, tuple) else every
+        items = list(map(plain_to_json, value))
+        return {"tuple": items} if isinstance(value, tuple) else items
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 def plain_from_json(entry: Any) -> Any:
-    """Returns a value of ``plain_to_json``. ValueError, TypeError, KeyError: it is none."""
+    """A value of ``plain_to_json``. ValueError, TypeError, KeyError: it is none."""
     if isinstance(entry, list):
         return list(map(plain_from_json, entry))
     if not isinstance(entry, Mapping):
@@ -419,7 +419,7 @@ def plain_from_json(entry: Any) -> Any:
         kind = VOCABULARY.get(str(entry["is"]))
         if kind is None:
             return Unknown(f"this release does not know {str(entry['is'])[:40]!r}")
-        names = [each.name for each in dataclasses.fields(kind)]
+        names = [field.name for field in dataclasses.fields(kind)]
         return kind(**{name: plain_from_json(entry[name]) for name in names if name in entry})
     word, value = next(iter(entry.items()))
     if word in ("array", "number"):
@@ -427,10 +427,10 @@ def plain_from_json(entry: Any) -> Any:
             raise ValueError(f"{str(entry['dtype'])[:40]!r} is not a type of arrays")
         array = np.array(value, entry["dtype"]).reshape(tuple(map(int, entry["shape"])))
         return array if word == "array" else array[()]
-    ways: dict[str, Callable[[Any], Any]] = {
+    builders: dict[str, Callable[[Any], Any]] = {
         "tuple": tuple,
-        "slice": lambda some: slice(*some),
-        "complex": lambda some: complex(*some),
+        "slice": lambda ends: slice(*ends),
+        "complex": lambda parts: complex(*parts),
         "dict": dict,
     }
-    return ways[word](plain_from_json(value))
+    return builders[word](plain_from_json(value))

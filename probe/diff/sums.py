@@ -1,9 +1,9 @@
 """A recorded operation as the sums that it is: which inputs each output multiplies, and with what.
 
 That is read off its semantics. What the operation reads becomes x, w and b, channels last, what it
-gives becomes outputs by position and filter, and the engine's questions are put to the operation
-itself: alone, at its own shapes and layouts, in this process. What it does with a sum before it
-gives it (a mean's division, a bias, a fused ReLU) is taken into account.
+gives becomes outputs by position and filter, and the engine runs the operation itself: alone, at
+its own shapes and layouts, in this process. What it does with a sum before it gives it (a mean's
+division, a bias, a fused ReLU) is taken into account.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Shape = tuple[int, ...]
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 Function = tuple[str, tuple[Any, ...]]
 
-# Questions behind a function with an upper bound are asked in units of 2 to the minus this.
+# Behind a function with an upper bound the engine's masks are in units of 2 to the minus this.
 FAINT = 30
 
 # Functions that clamp a sum, with lower and upper bound; (): the bounds are the call's arguments.
@@ -60,24 +60,25 @@ KEPT_BITS = 20
 
 @dataclass(frozen=True)
 class OperandPart:
-    """An operand in what is read: split into ``pieces``, these in another order, given ``shape``.
-
-    ``number``: which of what is read; ``whole``: its shape; ``axes``: the pieces' order.
-    """
+    """How an operand of the sum lies in an array that the operation reads."""
 
     number: int
-    whole: Shape
+    """Which of the arrays."""
+    array_shape: Shape
     pieces: Shape
+    """The array's axes, some of them split."""
     axes: tuple[int, ...]
+    """The order of these pieces in the operand."""
     shape: Shape
+    """The operand's."""
 
     @staticmethod
-    def of(number: int, whole: Shape, axes: Sequence[int], *shape: int) -> OperandPart:
-        """Returns all of an array with its axes in another order, in another shape."""
-        return OperandPart(number, whole, whole, tuple(axes), shape)
+    def of(number: int, array_shape: Shape, axes: Sequence[int], *shape: int) -> OperandPart:
+        """An array with its axes in this order, in this shape."""
+        return OperandPart(number, array_shape, array_shape, tuple(axes), shape)
 
     def moved(self, steps: Sequence[Step]) -> OperandPart:
-        """Returns the same of what becomes of the array by steps that move elements alone.
+        """The same operand in what becomes of the array by steps that move elements alone.
         InputError: a shape joins pieces that are turned apart."""
         pieces, axes = self.pieces, self.axes
         for step in steps:
@@ -92,54 +93,44 @@ class OperandPart:
                 while prod(step.shape[n] for n in inside[-1]) < size and at < len(step.shape):
                     inside[-1].append(at)
                     at += 1
-            if [prod(step.shape[n] for n in some) for some in inside] != [*pieces]:
-                raise InputError(
-                    "operation", step.meaning.word, "it joins what is summed apart", ""
-                )
+            if [prod(step.shape[n] for n in axis) for axis in inside] != [*pieces]:
+                why = "it joins what is summed apart"
+                raise InputError("operation", step.meaning.word, why, "")
             inside[-1] += range(at, len(step.shape))  # of size 1
             pieces, axes = step.shape, tuple(n for axis in axes for n in inside[axis])
-        return replace(self, whole=pieces, pieces=pieces, axes=axes)
+        return replace(self, array_shape=pieces, pieces=pieces, axes=axes)
 
     def taken(self, array: np.ndarray) -> np.ndarray:
-        """Returns the operand, from what is read or given: a copy."""
+        """The operand, from the array: a copy."""
         turned = array.reshape(self.pieces).transpose(self.axes)
         return np.array(turned, order="C").reshape(self.shape)
 
     def put(self, array: np.ndarray) -> np.ndarray:
-        """Returns what is read, from the operand: a copy."""
+        """The array, from the operand: a copy."""
         turned = array.reshape([self.pieces[axis] for axis in self.axes])
         back = np.argsort(np.array(self.axes, int))
-        return np.array(turned.transpose(back), order="C").reshape(self.whole)
+        return np.array(turned.transpose(back), order="C").reshape(self.array_shape)
 
 
-class Listed(NamedTuple):
+class ListedWindows(NamedTuple):
     """As of :class:`probe.case.geometry.WindowSizes`: what each output reads along each axis."""
 
-    taken: tuple[np.ndarray, ...]
+    index: tuple[np.ndarray, ...]
 
     def outputs(self, sizes: Sequence[int]) -> Shape:
-        return tuple(map(len, self.taken))
+        return tuple(map(len, self.index))
 
     def pads(self, sizes: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        return ((0, 0),) * len(self.taken)  # the index says where nothing is read
+        return ((0, 0),) * len(self.index)  # the index says where nothing is read
 
     def reads(self, axis: int, size: int) -> np.ndarray:
-        return self.taken[axis]
+        return self.index[axis]
 
 
 @dataclass(frozen=True, eq=False)
 class OperationSum(Summed):
     """One side's operation: what the engine has to know of it (:class:`probe.case.case.Summed`),
-    and
-    where operands and outputs are.
-
-    ``index``: for each spatial axis which place every output reads at each tap, int64 (outputs,
-    taps); what is outside of ``sizes`` is padding. ``scale``: outputs times this power of two are
-    the sums, as those of a mean of so many. ``divides``: sums are divided behind, by a number that
-    has to be asked. ``pooled``: a pool, whose weights of 1 are put into its input. ``functions``:
-    what each sum goes through before it is given: ("clip", both bounds), or ("add", the number of
-    what is added). ``kind`` and ``seed``: of operands that are generated.
-    """
+    and where operands and outputs are."""
 
     dtype: str
     batch: int
@@ -151,12 +142,21 @@ class OperationSum(Summed):
     y: OperandPart
     groups: int = 1
     sizes: Shape = ()
+    """Of the spatial axes."""
     index: tuple[np.ndarray, ...] = ()
+    """For each spatial axis which place every output reads at each tap, int64 (outputs, taps); what
+    is outside of ``sizes`` is padding."""
     scale: int = 1
+    """Outputs times this power of two are the sums, as those of a mean of so many."""
     divides: bool = False
+    """Sums are divided behind, by a number that has to be found."""
     pooled: bool = False
+    """It is a pool, whose weights of 1 are put into its input."""
     functions: tuple[Function, ...] = ()
+    """What each sum goes through before it is given: ("clip", both bounds), or ("add", the number
+    of what is added)."""
     kind: str = "normal"
+    """Of operands that are generated."""
     seed: int = 0
 
     op, pool, layout, label = "sum", "", CONTIGUOUS, "a recorded operation"
@@ -186,8 +186,8 @@ class OperationSum(Summed):
         return self.sizes
 
     @property
-    def windows(self) -> Listed:
-        return Listed(self.index)
+    def windows(self) -> ListedWindows:
+        return ListedWindows(self.index)
 
     def drawn(self, kind: str, seed: int) -> OperationSum:
         return replace(self, kind=kind, seed=seed)
@@ -199,7 +199,7 @@ class OperationSum(Summed):
         return {"dtype": self.dtype, "filters": self.filters, "bias": self.b is not None}
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what says how many of what are added where: orders go with it."""
+        """How many of what are added where: orders go with it."""
         index = [(array.shape, xxhash.xxh3_64_hexdigest(array.tobytes())) for array in self.index]
         names = ("dtype", "batch", "in_channels", "filters", "groups", "sizes", "bias", "pooled")
         return {name: getattr(self, name) for name in names} | {"index": index}
@@ -218,29 +218,30 @@ class OperationSum(Summed):
         return [numbers[0] for word, numbers in self.functions if word == "add"]
 
     def filled(self, array: np.ndarray, number: int) -> np.ndarray:
-        """Returns what is added to the outputs, as (positions, filters).
-        InputError: it is broadcast."""
-        if array.shape != self.y.whole:
+        """What is added to the outputs, as (positions, filters). InputError: it is broadcast."""
+        if array.shape != self.y.array_shape:
             why = "it is added behind the sum, and not of the output's shape"
             raise InputError(f"x{number}", array.shape, why, "")
         return self.y.taken(array).reshape(-1, self.filters)
 
     def places(self, flat: np.ndarray) -> np.ndarray:
         """(position, filter) of outputs by their flat index as the operation gives them."""
-        index = self.y.taken(np.arange(prod(self.y.whole)).reshape(self.y.whole)).reshape(-1)
+        index = self.y.taken(
+            np.arange(prod(self.y.array_shape)).reshape(self.y.array_shape)
+        ).reshape(-1)
         # the inverse permutation: where each element that the operation gives is among the outputs
         where = np.empty(index.size, np.int64)
         where[index] = np.arange(index.size)
         return np.stack(np.divmod(where[flat], self.filters), axis=1)
 
 
-# the sum that an operation is
+# The sum that an operation is
 
 
 def sum_of(
     meaning: Meaning, shapes: Sequence[Shape], output: Shape, dtypes: Sequence[str]
 ) -> OperationSum:
-    """Returns the sum that an operation is. InputError: it is none, with what stands against it.
+    """InputError: the operation is no sum, with what stands against it.
 
     ``shapes``, ``dtypes``: of what it reads, and last the dtype of its first output.
     """
@@ -256,22 +257,22 @@ def sum_of(
         summed = sum_of(Steps(tuple(steps[:end])), shapes, steps[end - 1].shape, dtypes)
         return replace(summed, y=summed.y.moved(moves))
     meaning, functions = behind_of(meaning, shapes)
-    others = [numbers[0] for word, numbers in functions if word == "add"]
-    used: Sequence[int] = (0,)
+    summands = [numbers[0] for word, numbers in functions if word == "add"]
+    factors: Sequence[int] = (0,)
     if isinstance(meaning, Contracts):
-        used = [*meaning.reads, *([] if meaning.bias is None else [meaning.bias])]
+        factors = [*meaning.reads, *([] if meaning.bias is None else [meaning.bias])]
     elif isinstance(meaning, Windows) and not meaning.pool:
-        used = meaning.reads
-    mixed = {dtypes[n] for n in (*used, *others)} | {dtypes[-1]}
-    if len(mixed) > 1:
+        factors = meaning.reads
+    formats = {dtypes[n] for n in (*factors, *summands)} | {dtypes[-1]}
+    if len(formats) > 1:
         why = "its operands have different formats"
-        raise InputError("dtype", "+".join(sorted(mixed)), why, "")
+        raise InputError("dtype", "+".join(sorted(formats)), why, "")
     if dtypes[-1] not in floats.FORMATS:
         why = f"orders are revealed of sums of {', '.join(floats.FORMATS)} alone"
         raise InputError("dtype", dtypes[-1], why, "")
     if isinstance(meaning, Contracts):
         summed = _product_sum(meaning, shapes, steps[0].shape if steps else output, dtypes[-1])
-        summed = replace(summed, y=replace(summed.y, whole=output))
+        summed = replace(summed, y=replace(summed.y, array_shape=output))
     elif isinstance(meaning, Windows):
         summed = _window_sum(meaning, shapes, output, dtypes[-1])
     elif isinstance(meaning, Reduces):
@@ -282,7 +283,7 @@ def sum_of(
 
 
 def first_of(meaning: Meaning) -> Meaning:
-    """Returns what an operation that is several in one starts with."""
+    """What an operation that is several in one starts with."""
     steps = getattr(meaning, "steps", ())
     first: Meaning = steps[0].meaning if steps else meaning
     return first
@@ -352,7 +353,7 @@ def _leave_out_steps(
 
 
 def _keeps_order(meaning: Meaning) -> bool:
-    """Returns whether elements stay in their order, if none is left out."""
+    """Whether elements stay in their order, if none is left out."""
     if isinstance(meaning, Steps):
         return not meaning.gives and all(_keeps_order(step.meaning) for step in meaning.steps)
     return isinstance(meaning, Reshapes | Same)
@@ -360,23 +361,23 @@ def _keeps_order(meaning: Meaning) -> bool:
 
 @dataclass(frozen=True)
 class ProductLetters:
-    """The axes of a product of two arrays by the letters of its equation.
-
-    ``reads``, ``shapes``: numbers and shapes of the two; ``texts``: their letters, ``out``: those
-    of the result; ``own``: those of either that aren't broadcast: an axis of length 1 that is
-    belongs to the other operand alone.
-    """
+    """The axes of a product of two arrays by the letters of its equation."""
 
     reads: tuple[int, int]
+    """Numbers of the two."""
     shapes: tuple[Shape, Shape]
     texts: tuple[str, str]
+    """Letters of the two."""
     out: str
+    """Letters of the result."""
     sizes: Mapping[str, int]
-    own: tuple[set[str], set[str]]
+    full: tuple[set[str], set[str]]
+    """Letters of either that aren't broadcast: an axis of length 1 that is belongs to the other
+    operand alone."""
 
     @classmethod
     def of(cls, meaning: Contracts, shapes: Sequence[Shape]) -> ProductLetters:
-        """Returns those of a product. InputError: its outputs are no sums of products alone."""
+        """InputError: the outputs of this product are no sums of products alone."""
         left_shape, right_shape = (shapes[number] for number in meaning.reads)
         texts, out = meaning.spelled(left_shape, right_shape)
         sizes: dict[str, int] = {}
@@ -386,25 +387,25 @@ class ProductLetters:
             for letter, size in zip(text, shape, strict=True):
                 sizes[letter] = max(sizes.get(letter, 1), size)
         both = zip(texts, (left_shape, right_shape), strict=True)
-        first, second = ({x for x, n in zip(*each, strict=True) if n == sizes[x]} for each in both)
+        first, second = ({x for x, n in zip(*pair, strict=True) if n == sizes[x]} for pair in both)
         if (first ^ second) - set(out):
             raise InputError("equation", meaning.equation, "an operand is summed by itself", "")
         return cls(meaning.reads, (left_shape, right_shape), texts, out, sizes, (first, second))
 
-    def count(self, some: Sequence[str]) -> int:
-        return prod(self.sizes[letter] for letter in some)
+    def count(self, letters: Sequence[str]) -> int:
+        return prod(self.sizes[letter] for letter in letters)
 
     def summed(self, which: int) -> list[str]:
-        """Returns the axes that are summed, in the order in which an operand has them."""
-        inner = (self.own[0] & self.own[1]).difference(self.out)
+        """The letters that are summed, in the order in which an operand has them."""
+        inner = (self.full[0] & self.full[1]).difference(self.out)
         return [letter for letter in self.texts[which] if letter in inner]
 
-    def part(self, which: int, some: Sequence[str], *shape: int) -> OperandPart:
-        """Returns an operand with its axes in this order; those that are broadcast come first."""
+    def part(self, which: int, letters: Sequence[str], *shape: int) -> OperandPart:
+        """An operand with its axes in this order; those that are broadcast come first."""
         text = self.texts[which]
-        held = [text.index(letter) for letter in some if letter in text]
-        rest = [axis for axis in range(len(text)) if axis not in held]
-        return OperandPart.of(self.reads[which], self.shapes[which], [*rest, *held], *shape)
+        ordered = [text.index(letter) for letter in letters if letter in text]
+        broadcast = [axis for axis in range(len(text)) if axis not in ordered]
+        return OperandPart.of(self.reads[which], self.shapes[which], broadcast + ordered, *shape)
 
 
 def _product_sum(
@@ -415,31 +416,31 @@ def _product_sum(
     The weights are the operand that the bias goes with, or else the one with more of its own.
     """
     axes = ProductLetters.of(meaning, shapes)
-    both = [x for x in axes.out if x in axes.own[0] & axes.own[1]]
-    alone = [[x for x in axes.out if x not in axes.own[1 - n]] for n in (0, 1)]
+    both = [x for x in axes.out if x in axes.full[0] & axes.full[1]]
+    alone = [[x for x in axes.out if x not in axes.full[1 - n]] for n in (0, 1)]
     bias = None if meaning.bias is None else shapes[meaning.bias]
     for rows in sorted((0, 1), key=lambda n: -axes.count(alone[1 - n])):
         filters, summed = [*both, *alone[1 - rows]], axes.summed(rows)
         if bias is not None and not is_filter_bias(bias, axes.out, filters, axes.sizes):
             continue
-        m, g, k, every = map(axes.count, (alone[rows], both, summed, filters))
+        m, g, k, n = map(axes.count, (alone[rows], both, summed, filters))
+        order = [axes.out.index(x) for x in (*alone[rows], *filters)]
+        b = None
+        if bias is not None:
+            b = OperandPart.of(meaning.bias or 0, bias, range(len(bias)), n)
         return OperationSum(
-            *(dtype, m, g * k, every),
+            *(dtype, m, g * k, n),
             x=axes.part(rows, [*alone[rows], *both, *summed], m, g * k),
-            w=axes.part(1 - rows, [*summed, *filters], k, every),
-            b=None
-            if bias is None
-            else OperandPart.of(meaning.bias or 0, bias, range(len(bias)), every),
-            y=OperandPart.of(
-                0, out, [axes.out.index(x) for x in (*alone[rows], *filters)], m, every
-            ),
+            w=axes.part(1 - rows, [*summed, *filters], k, n),
+            b=b,
+            y=OperandPart.of(0, out, order, m, n),
             groups=g,
         )
     raise InputError("bias", bias, "it is not one number for each filter", "")
 
 
 def is_filter_bias(bias: Shape, out: str, filters: Sequence[str], sizes: Mapping[str, int]) -> bool:
-    """Returns whether a bias has one number for each filter, in the filters' order."""
+    """Whether a bias has one number for each filter, in the filters' order."""
     if len(bias) > len(out):
         return False
     both = list(zip(out[len(out) - len(bias) :], bias, strict=True))
@@ -449,17 +450,17 @@ def is_filter_bias(bias: Shape, out: str, filters: Sequence[str], sizes: Mapping
 
 
 def _reduction_sum(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> OperationSum:
-    """Returns a sum or a mean along some axes: each row is a place."""
+    """A sum or a mean along some axes: each row is a place."""
     if meaning.word not in ("sum", "mean"):
         raise InputError("operation", meaning.word, "it is not a sum", "")
     axes = sorted(axis % len(shape) for axis in meaning.axes)
-    rest = [axis for axis in range(len(shape)) if axis not in axes]
-    count, rows = prod(shape[axis] for axis in axes), prod(shape[axis] for axis in rest)
+    row_axes = [axis for axis in range(len(shape)) if axis not in axes]
+    count, rows = prod(shape[axis] for axis in axes), prod(shape[axis] for axis in row_axes)
     mean = meaning.word == "mean" and count > 1
     exact = not count & (count - 1)
     return OperationSum(
         *(dtype, 1, count, 1),
-        x=OperandPart.of(0, shape, [*rest, *axes], 1, rows, count),
+        x=OperandPart.of(0, shape, [*row_axes, *axes], 1, rows, count),
         w=None,
         b=None,
         y=OperandPart.of(0, out, range(len(out)), 1, rows, 1),
@@ -471,7 +472,7 @@ def _reduction_sum(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> Op
 
 
 def _window_sum(inner: Windows, shapes: Sequence[Shape], out: Shape, dtype: str) -> OperationSum:
-    """Returns a convolution, transposed or not, or a pool that adds: each channel by itself."""
+    """A convolution, transposed or not, or a pool that adds: each channel by itself."""
     if inner.kind == "max":
         why = "only sums of products in windows can be revealed"
         raise InputError("kind", inner.kind, why, "")
@@ -479,20 +480,20 @@ def _window_sum(inner: Windows, shapes: Sequence[Shape], out: Shape, dtype: str)
     shape = shapes[number]
     batch = [a for a in range(len(shape)) if a not in inner.spatial and a != channels]
     order = [*batch, *inner.spatial, channels]
-    sizes, positions = (tuple(whole[axis] for axis in inner.spatial) for whole in (shape, out))
+    sizes, positions = (tuple(axes[axis] for axis in inner.spatial) for axes in (shape, out))
     filters, entries = out[channels], prod(shape[axis] for axis in batch)
     along = enumerate(zip(sizes, positions, strict=True))
 
     def tap_indices(k: int, size: int, outputs: int) -> np.ndarray:
-        """Returns which place of a spatial axis each output reads at each tap, -1 for none."""
+        """Which place of a spatial axis each output reads at each tap, -1 for none."""
         taps, step, hole = np.arange(inner.kernel[k]) * inner.dilation[k], inner.stride[k], 1
         taps = taps - inner.padding[k][0]
         # a transposed convolution is one whose elements are a stride apart, seen from its outputs:
         # output o reads i where o = i * stride + tap
         if inner.kind == "transposed":
             taps, step, hole = -taps[::-1] if inner.flipped else -taps, 1, step
-        place, rest = np.divmod(np.arange(outputs)[:, None] * step + taps, hole)
-        return np.where((rest == 0) & (place >= 0) & (place < size), place, -1)
+        place, between = np.divmod(np.arange(outputs)[:, None] * step + taps, hole)
+        return np.where((between == 0) & (place >= 0) & (place < size), place, -1)
 
     summed = OperationSum(
         *(dtype, entries, shape[channels], filters),
@@ -502,7 +503,7 @@ def _window_sum(inner: Windows, shapes: Sequence[Shape], out: Shape, dtype: str)
         y=OperandPart.of(0, out, order, entries, *positions, filters),
         groups=filters if inner.pool else inner.groups,
         sizes=sizes,
-        index=tuple(tap_indices(k, *each) for k, each in along),
+        index=tuple(tap_indices(k, *counts) for k, counts in along),
     )
     if inner.pool:
         return replace(summed, divides=inner.kind == "average", pooled=True)
@@ -512,9 +513,9 @@ def _window_sum(inner: Windows, shapes: Sequence[Shape], out: Shape, dtype: str)
     weights = OperandPart.of(w, shapes[w], inner.weights, *summed.weight_shape)
     if inner.groups > 1 and shapes[w][inner.weights[-2]] == summed.in_channels:
         # as (in, out / groups) of transposed convolutions in PyTorch: the groups lie there
-        at, every = inner.weights[-2], [n + (n > inner.weights[-2]) for n in inner.weights]
+        at, moved = inner.weights[-2], [n + (n > inner.weights[-2]) for n in inner.weights]
         pieces = (*shapes[w][:at], inner.groups, summed.group_channels, *shapes[w][at + 1 :])
-        axes = (*every[:-2], at + 1, at, every[-1])
+        axes = (*moved[:-2], at + 1, at, moved[-1])
         weights = replace(weights, pieces=pieces, axes=axes)
     return replace(
         summed,
@@ -523,14 +524,15 @@ def _window_sum(inner: Windows, shapes: Sequence[Shape], out: Shape, dtype: str)
     )
 
 
-# the operation as a target of the engine's questions
+# The operation as a target of the engine
 
 
 class SumSession(OwnSession):
     """A recorded operation as a started target of its sum. InputError: its last step is not known.
 
-    ``behind``: what becomes of each sum before it is given; None: nothing. ``reads``: what it
-    reads besides its operands is as it was recorded.
+    ``reads``: container arrays as they were recorded; what it reads besides its operands stays.
+    ``behind``: what becomes of each sum before it is given; None: nothing. ``divisors``: of the
+    sums that are divided, by position; ``faint``: the power of two that masks are divided by.
     """
 
     def __init__(
@@ -551,7 +553,7 @@ class SumSession(OwnSession):
             self.faint = FAINT * (bounded and summed.dtype != "float16")
 
     def stream(self, header: Mapping[str, Any], arrays: Any = None) -> Iterator[Answer]:
-        """As of ``InlineSession``; questions are put so that answers get through ``behind``."""
+        """As of ``InlineSession``, with masks whose answers get through ``behind``."""
         if header["do"] != "masks" or self.behind is None:
             yield from super().stream(header, arrays)
             return
@@ -584,7 +586,7 @@ class SumSession(OwnSession):
         return floats.round_to(np.ldexp(np.rint(np.ldexp(digits, bits)), power - bits), dtype)
 
     def _divided(self) -> Behind:
-        """By what each sum is divided, and how: asked with ones, and with a number in each sum."""
+        """By what each sum is divided, and how: found with ones, and with a number in each sum."""
         summed = self.summed
         dtype, shape = summed.dtype, summed.weight_shape
         ones, w = (floats.round_to(np.ones(s), dtype) for s in (summed.input_shape(), shape))
@@ -618,7 +620,7 @@ class SumSession(OwnSession):
         return y
 
     def _read(self, x: np.ndarray, leaf: int | None) -> np.ndarray:
-        """Returns what one leaf meets, or all together, as float64 (positions, filters)."""
+        """What one leaf meets, or all together, as float64 (positions, filters)."""
         summed, lines = self.summed, []
         for column in window.columns(summed, x):
             values = floats.widen(np.ascontiguousarray(column), summed.dtype)
@@ -630,9 +632,9 @@ class SumSession(OwnSession):
 def _divided(
     array: np.ndarray, positions: np.ndarray, _: np.ndarray, by: np.ndarray, how: Any, dtype: str
 ) -> np.ndarray:
-    """Returns sums divided by counts (positions,), or multiplied with their rounded reciprocals."""
-    each = by[positions].reshape(-1, *(1,) * (array.ndim - 1))
-    return floats.round_to(how(floats.widen(array, dtype), each), dtype)
+    """Sums divided by counts (positions,), or multiplied with their rounded reciprocals."""
+    counts = by[positions].reshape(-1, *(1,) * (array.ndim - 1))
+    return floats.round_to(how(floats.widen(array, dtype), counts), dtype)
 
 
 def _functions_behind(
@@ -709,13 +711,13 @@ class _Pool(_Operation):
         # so many outputs on, a window begins behind the end of the first
         for index in summed.index:
             starts = np.where(index < 0, index.max(initial=0), index).min(axis=1)
-            every = next(
+            period = next(
                 n
                 for n in itertools.count(1)
                 if n >= len(index) or (index[:-n].max(axis=1) < starts[n:]).all()
             )
             # of each axis the set, of all together a number: two windows of one set meet nowhere
-            number = (number[:, None] * every + np.arange(len(index)) % every).reshape(-1)
+            number = (number[:, None] * period + np.arange(len(index)) % period).reshape(-1)
         sets = [np.flatnonzero(number == member) for member in np.unique(number)]
 
         def call(x: np.ndarray, w: np.ndarray, b: None) -> np.ndarray:

@@ -42,7 +42,7 @@ def runs(tmp_path_factory):
     return root
 
 
-def written(recorder, out, subject="", most=folder.MOST):
+def written(recorder, out, subject="", most=folder.MOST_BYTES):
     """Watches something, and keeps it in a folder."""
     with folder.begin_recording(out) as store:
         run, notes = watched(recorder, "the run", store)
@@ -59,7 +59,7 @@ def _stopped(out):
 
 def test_values_are_recorded_into_the_folder_and_what_is_not_finished_goes_again(tmp_path):
     run, notes = watched(network(X), "it")
-    for most in (folder.MOST, 3000):  # what there is no room for goes again, too
+    for most in (folder.MOST_BYTES, 3000):  # what there is no room for goes again, too
         into, later = tmp_path / f"into{most}", tmp_path / f"later{most}"
         written(network(X), into, most=most)
         folder.write_recording(run, later, "", most, notes)

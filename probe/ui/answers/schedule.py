@@ -42,6 +42,7 @@ from probe.record.subject import (
     Stepped,
     Unseen,
     function_recorder,
+    nested_leaves,
     run_unwatched,
     stepped,
 )
@@ -565,11 +566,12 @@ def of_functions(
     """Does as ``probe.diff`` with ``pieces`` and ``whole``. Errors: as there."""
     with within(time), heard("pieces", progress) as tell:
         tell("running the pieces and the whole, unwatched")
-        form = _formats(function_recorder(whole))[0]
-        first = [run_unwatched(function_recorder(call))[0] for call in (whole, *pieces)]
-        again = run_unwatched(function_recorder(whole))[0]
+        outputs = [_first_output(call) for call in (whole, *pieces, whole)]
+        first, again = [array for array, _ in outputs[:-1]], outputs[-1][0]
         if first[0].tobytes() != again.tobytes():
             raise Nondeterministic("the whole does not repeat its own bits")
+        watchable = all(each for _, each in outputs)
+        form = _formats(function_recorder(whole))[0] if watchable else str(again.dtype)
         text = counted(len(pieces), "piece")
         schedule = Schedule(text, FUNCTIONS, ())
         placed = placed_pieces(first[1:], first[0], form)
@@ -577,7 +579,9 @@ def of_functions(
         answer = Scheduled(found, len(pieces), "", schedule, [], True)
         answer.gaps, answer.uncovered = placed.gaps, placed.uncovered
         number = next((n for n, each in enumerate(found) if each.differing_inside), None)
-        if explain and number is not None:
+        if explain and number is not None and not watchable:
+            answer.notes.append(NUMPY_PIECES)
+        elif explain and number is not None:
             answer.walked = first_difference(pieces[number], whole, progress=tell)
             question = ComparisonQuestion(
                 "", f"the piece {found[number].piece.text}", "the whole", ""
@@ -589,6 +593,24 @@ def of_functions(
                 sizes = [size[axes[0]]]
                 answer.enters = _enters(answer.walked, found[number].piece, sizes, True)
         return answer
+
+
+# Why pieces of NumPy are compared and not explained.
+NUMPY_PIECES = (
+    "operations were not compared: NumPy's are seen only where its functions take their arrays as "
+    "arguments, as in probe.first_difference(f, g, inputs=(x,))"
+)
+
+
+def _first_output(call: Callable[[], Any]) -> tuple[np.ndarray, bool]:
+    """The first array that a function returns, in memory of its own: the next piece may write into
+    it; and whether its operations can be watched. InputError: it returns no array."""
+    try:
+        return np.array(run_unwatched(function_recorder(call))[0]), True
+    except InputError as error:
+        if error.value != "ndarray":
+            raise
+    return np.array(next(iter(nested_leaves(call())))), False
 
 
 @typed

@@ -26,7 +26,7 @@ from probe.diff.apart import (
     own_target,
     switch_lines,
 )
-from probe.diff.folder import MOST, begin_recording, size_of_values, write_recording
+from probe.diff.folder import MOST_BYTES, begin_recording, size_of_values, write_recording
 from probe.diff.folder import read_recording as read_folder
 from probe.diff.repeated import contents, differing, is_mask, other_content
 from probe.diff.running import Matches, by_running
@@ -622,7 +622,7 @@ def record(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     target: str | Target | None = None,
     trust: bool = False,
-    most: int = MOST,
+    most: int = MOST_BYTES,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> Recorded:

@@ -56,7 +56,7 @@ def test_a_cached_step_that_is_right_differs_by_rounding_alone() -> None:
 def test_a_right_step_is_named_at_its_first_operation_as_the_library_called_alone_says() -> None:
     model = Decoder().eval()
     answer = asked(model, "cached:8+1*4")
-    start, stop = next(each.piece.kept[0] for each in answer.found if each.apart)
+    start, stop = next(each.piece.kept[0] for each in answer.found if each.differing_inside)
     with torch.no_grad():  # the referee: the products of these rows, and of all
         h, own = torch.from_numpy(X) + model.places[:12], slice(start, stop)
         part, whole = model.qkv(h[:, own]), model.qkv(h)
@@ -169,6 +169,17 @@ def test_a_part_is_not_the_whole(spans: list[tuple[int, int]]) -> None:
     assert (answer.verdict == "equal") == (not missing)
     assert not missing or f"{missing} outputs of the whole are in no piece" in answer.lines()[1]
     assert "equal" not in answer.lines()[1] or not missing
+
+
+def test_pieces_of_numpy_are_compared_and_not_explained() -> None:
+    w = np.random.default_rng(5).standard_normal((16, 9)).astype(np.float32)
+    rows = X[0]
+    pieces = [lambda: rows[:5] @ w, lambda: rows[5:] @ w]
+    answer = probe.diff(pieces=pieces, whole=lambda: rows @ w)
+    differing = int((np.concatenate([piece() for piece in pieces]) != rows @ w).sum())
+    assert isinstance(answer, Scheduled) and not answer.mistakes and answer.walked is None
+    assert sum(o.differing for p in answer.found for o in p.differences) == differing
+    assert bool(answer.notes) == bool(differing)
 
 
 @pytest.mark.parametrize(
