@@ -132,8 +132,7 @@ class Alone:
     def index(self) -> np.ndarray:
         """Their flat indices in the output."""
         shape = self.value.shape
-        every = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
-        return np.asarray(self.pair.selection.taken(every, self.left_or_right)).reshape(-1)
+        return self.taken(np.arange(int(np.prod(shape, dtype=int))).reshape(shape))
 
     @property
     def summed(self) -> OperationSum:
@@ -147,21 +146,17 @@ class Alone:
         taken = self.pair.selection.taken(output, self.left_or_right)
         return np.ascontiguousarray(taken).reshape(-1)
 
-    def call(self, reads: list[np.ndarray] | None = None) -> list[np.ndarray]:
-        """Runs it on copies of its recorded operands, or of ``reads``."""
+    def rerun_output(self, reads: list[np.ndarray] | None = None) -> np.ndarray:
+        """The output that is compared, of a call on copies of its operands, or of ``reads``."""
         assert self.again is not None
         budget.require_time()
         operands = self.reads if reads is None else reads
         with np.errstate(all="ignore"):
             results = foreign(self.again, [np.array(array, order="C") for array in operands])
-        return [np.asarray(array) for array in results]
-
-    def rerun_output(self, reads: list[np.ndarray] | None = None) -> np.ndarray:
-        """The output that is compared, of another run."""
-        return self.call(reads)[self.output]
+        return np.asarray(results[self.output])
 
     def rerun(self, reads: list[np.ndarray] | None = None) -> np.ndarray:
-        """The elements of that output that must agree, of another run, flat."""
+        """Its elements that must agree, flat."""
         return self.taken(self.rerun_output(reads))
 
     def reads_more(self, opposite: Alone) -> bool:

@@ -34,17 +34,19 @@ SAMPLE = 4096
 
 @dataclass
 class Candidate:
-    """A result of one side: the operation that gives it, and which of its elements are meant: those
-    on some ``lines`` along each axis. ``read``: gives its numbers on two inputs, which are
-    not kept: those of a large model don't fit beside each other. ``moves``: whether the operation
-    only brings what it reads into another order or shape."""
+    """A result of one side, or some of its elements, that may have a partner on the other."""
 
     number: int
     operation: int
+    """The operation that gives it."""
     lines: tuple[Lines, ...]
+    """Which of its elements are meant: those on these lines along each axis."""
     read: Callable[[], tuple[np.ndarray, np.ndarray]]
+    """Its numbers on two inputs, which are not kept: those of a large model don't fit beside each
+    other."""
     dtype: str
     moves: bool = False
+    """The operation only brings what it reads into another order or shape."""
 
     def __post_init__(self) -> None:
         arrays = self.arrays()
@@ -83,10 +85,7 @@ def _squeezed(array: np.ndarray) -> np.ndarray:
 def candidate(
     run: Run, again: Run, number: int, there: int, lines: tuple[Lines, ...], moves: bool
 ) -> Candidate | None:
-    """Returns a value on two inputs, by its numbers in both runs; None: it tells nothing apart.
-
-    ``lines``: those that are meant, along each axis.
-    """
+    """A value on two inputs, by its numbers in both runs; None: it tells nothing apart."""
     value, box = run.values[number], Selection((lines, lines))
     if value.dtype not in floats.FORMATS:
         return None
@@ -133,24 +132,23 @@ def _byte_sum(array: np.ndarray) -> int:
     return int(np.frombuffer(array.tobytes(), np.uint8).sum(dtype=np.uint64))
 
 
-def permutation(ours: Candidate, theirs: Candidate) -> tuple[int, ...] | None:
-    """Returns the order of the right's axes that makes it close to the left on both inputs."""
-    shape, rank = ours.shape, len(ours.shape)
-    limit = float(floats.eps(ours.dtype)) ** NEAR
+def permutation(left: Candidate, right: Candidate) -> tuple[int, ...] | None:
+    """The order of the right's axes that makes it close to the left on both inputs."""
+    rank = len(left.shape)
     if rank > MOST_AXES:
         return None
-    limits = [limit * most for most in ours.largest]
+    limits = [float(floats.eps(left.dtype)) ** NEAR * largest for largest in left.largest]
     for order in permutations(range(rank)):
-        if tuple(theirs.shape[k] for k in order) != shape:
+        if tuple(right.shape[k] for k in order) != left.shape:
             continue
         turned: list[np.ndarray] = [np.zeros(0)] * rank
         for axis, k in enumerate(order):
-            turned[k] = ours.places[axis]
-        some = zip(ours.sample, theirs.at(tuple(turned)), limits, strict=True)
-        if not all(np.abs(a - b).max() <= most for a, b, most in some):
+            turned[k] = left.places[axis]
+        samples = zip(left.sample, right.at(tuple(turned)), limits, strict=True)
+        if not all(np.abs(a - b).max() <= limit for a, b, limit in samples):
             continue
-        every = zip(ours.arrays(), theirs.arrays(), limits, strict=True)
-        if all(np.abs(a - b.transpose(order)).max() <= most for a, b, most in every):
+        arrays = zip(left.arrays(), right.arrays(), limits, strict=True)
+        if all(np.abs(a - b.transpose(order)).max() <= limit for a, b, limit in arrays):
             return order
     return None
 
@@ -161,31 +159,35 @@ Match = tuple[Candidate, Candidate, tuple[int, ...]]
 def matched(
     left: Sequence[Candidate], right: Sequence[Candidate], alone: bool = False
 ) -> list[Match]:
-    """Returns pairs of values that are close, in order, each once. ``alone``: only of those that
-    are close to no other.
+    """Pairs of values that are close, in order, each once. ``alone``: only of those that are close
+    to no other.
 
     What computes is paired with what computes; only what is left then with what moves a result into
     another shape. Of several the nearest behind the last pair is taken, and of a chain of close
     values on either side (before and after a bias of zeros) the last.
     """
-    taken, found = (set[int](), set[int]()), list[Match]()
+    taken, matches = (set[int](), set[int]()), list[Match]()
     for moving in ((False, False), (False, True), (True, False), (True, True)):
-        ours_left, theirs_left = (
-            [c for c in side if c.moves == moves and c.number not in done]
-            for side, moves, done in zip((left, right), moving, taken, strict=True)
+        free_left, free_right = (
+            [c for c in side if c.moves == moves and c.number not in numbers]
+            for side, moves, numbers in zip((left, right), moving, taken, strict=True)
         )
-        pairs = _matched(ours_left, theirs_left, last=not any(moving), alone=alone)
-        for ours, theirs, order in pairs:
+        pairs = _matched(free_left, free_right, last=not any(moving), alone=alone)
+        for value, partner, order in pairs:
             crosses = (
-                (first.operation < ours.operation) != (second.operation < theirs.operation)
-                for first, second, _ in found
+                (first.operation < value.operation) != (second.operation < partner.operation)
+                for first, second, _ in matches
             )
             if any(moving) and any(crosses):
                 continue  # the same numbers stand in many places
-            taken[0].add(ours.number)
-            taken[1].add(theirs.number)
-            found.append((ours, theirs, order))
-    return sorted(found, key=lambda match: match[0].operation)
+            taken[0].add(value.number)
+            taken[1].add(partner.number)
+            matches.append((value, partner, order))
+    return sorted(matches, key=lambda match: match[0].operation)
+
+
+# A candidate of the right, and the order of its axes.
+Partner = tuple[Candidate, tuple[int, ...]]
 
 
 def _matched(
@@ -196,50 +198,49 @@ def _matched(
     kinds = dict[tuple, list[Candidate]]()
     for value in right:
         kinds.setdefault(value.kind, []).append(value)
-    every: list[tuple[Candidate, list[tuple[Candidate, tuple[int, ...]]]]] = []
-    for ours in left:
-        others = kinds.get(ours.kind, [])
-        if not others:
+    close: list[tuple[Candidate, list[Partner]]] = []
+    for value in left:
+        alike = kinds.get(value.kind, [])
+        if not alike:
             continue
-        sketches = np.array([value.sketch for value in others])
-        scale = np.maximum(ours.sketch[[1, 5]].repeat(4), 1e-300)
-        near = (np.abs(sketches - ours.sketch) <= ROUGH * scale * _SPREAD).all(axis=1)
-        close = [
-            (others[k], order)
+        sketches = np.array([partner.sketch for partner in alike])
+        scale = np.maximum(value.sketch[[1, 5]].repeat(4), 1e-300)
+        near = (np.abs(sketches - value.sketch) <= ROUGH * scale * _SPREAD).all(axis=1)
+        partners = [
+            (alike[k], order)
             for k in np.flatnonzero(near)
-            if (order := permutation(ours, others[k])) is not None
+            if (order := permutation(value, alike[k])) is not None
         ]
-        if close:
-            every.append((ours, close))
+        if partners:
+            close.append((value, partners))
     if alone:
-        met = Counter(value.number for _, close in every for value, _ in close)
-        every = [each for each in every if len(each[1]) == 1 == met[each[1][0][0].number]]
-    for place, (ours, close) in enumerate(every):
-        free = [(value, order) for value, order in close if value.number not in taken]
+        times = Counter(partner.number for _, partners in close for partner, _ in partners)
+        close = [each for each in close if len(each[1]) == 1 == times[each[1][0][0].number]]
+    for place, (value, partners) in enumerate(close):
+        free = [both for both in partners if both[0].number not in taken]
         after = [both for both in free if both[0].operation > start] or free
         if not after:
             continue
-        follower = every[place + 1][1] if place + 1 < len(every) else []
-        same_chain = [{value.number for value, _ in some} for some in (close, follower)]
-        if last and follower and same_chain[0] == same_chain[1] and len(free) == 1:
+        following = close[place + 1][1] if place + 1 < len(close) else []
+        numbers = [{partner.number for partner, _ in row} for row in (partners, following)]
+        same_chain = numbers[0] == numbers[1]
+        if last and same_chain and len(free) == 1:
             continue  # the next left value is the last of this chain
-        theirs, order = after[0]
-        if last and len(after) > 1 and (not follower or same_chain[0] != same_chain[1]):
-            theirs, order = _last_in_a_row(after)
-        taken.add(theirs.number)
-        start = theirs.operation
-        yield ours, theirs, order
+        partner, order = after[0]
+        if last and len(after) > 1 and not same_chain:
+            partner, order = _last_in_a_row(after)
+        taken.add(partner.number)
+        start = partner.operation
+        yield value, partner, order
 
 
 # Of a mean, a size, a largest and a least number: an extreme is off by one element's error.
 _SPREAD = np.array([1.0, 1.0, 3.0, 3.0] * 2)
 
 
-def _last_in_a_row(
-    some: Sequence[tuple[Candidate, tuple[int, ...]]],
-) -> tuple[Candidate, tuple[int, ...]]:
-    last = some[0]
-    for both in some[1:]:
+def _last_in_a_row(partners: Sequence[Partner]) -> Partner:
+    last = partners[0]
+    for both in partners[1:]:
         if both[0].operation > last[0].operation + 2:
             break
         last = both

@@ -7,7 +7,7 @@ which of these classes an operation is asked about in :mod:`probe.diff.source`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,17 +109,9 @@ RANDOM_COUNT, TELLING_COUNT = 8, 16
 class PlacedFunction:
     """An operation at its own shapes, called with the same number at all places."""
 
-    call: Callable[[list[np.ndarray]], np.ndarray]
-    """From container arrays like ``reads`` to the output."""
-    reads: list[np.ndarray]
-    dtypes: Sequence[str]
-    """Formats of ``reads``, and last of the output."""
-    recorded: np.ndarray
-    """The output of ``reads``."""
-    index: np.ndarray
-    """Flat indices of the outputs that must agree."""
+    alone: Alone
     fixed: Sequence[int] = ()
-    """Which of ``reads`` keep their numbers, such as weights."""
+    """Which of its operands keep their numbers, such as weights."""
     along: int | None = None
     """The axis along which operands with one axis lie, the first operand aside."""
     why: str = field(default="", init=False)
@@ -127,27 +119,21 @@ class PlacedFunction:
     by_place: bool = field(default=False, init=False)
     """Some call so far had different bits at different places."""
 
-    @classmethod
-    def of(
-        cls, alone: Alone, fixed: Sequence[int] = (), along: int | None = None
-    ) -> PlacedFunction:
-        recorded, call = alone.gives[alone.output], alone.rerun_output
-        return cls(call, alone.reads, alone.dtypes, recorded, alone.index, fixed, along)
-
     def __post_init__(self) -> None:
         """Lays the operands at the places of the outputs."""
-        self.dtype, self.recorded = self.dtypes[-1], np.ascontiguousarray(self.recorded)
-        self.shape = self.recorded.shape
+        self.reads, self.dtypes, self.index = self.alone.reads, self.alone.dtypes, self.alone.index
+        self.dtype = self.dtypes[-1]
+        self.recorded = np.ascontiguousarray(self.alone.gives[self.alone.output])
+        self.shape, rank = self.recorded.shape, self.recorded.ndim
         # each output is looked at twice in a row: does it come out again, and which places give
         # the opposite side's bits
         self.latest: tuple[bytes, np.ndarray | None] = b"", None
         self.operands: list[np.ndarray] = []
         for array in self.reads:
-            lying, rank = array, len(self.shape)
             if self.along is not None and array.ndim == 1 and self.operands:
-                lying = array.reshape(-1, *(1,) * (rank - self.along % rank - 1))
+                array = array.reshape(-1, *(1,) * (rank - self.along % rank - 1))
             try:
-                self.operands.append(np.broadcast_to(lying, self.shape))
+                self.operands.append(np.broadcast_to(array, self.shape))
             except ValueError:
                 self.why = "its inputs are not at the positions of its outputs"
 
@@ -157,7 +143,7 @@ class PlacedFunction:
         for n in set(range(len(operands))).difference(self.fixed):
             rounded = floats.round_to(np.asarray(number), self.dtypes[n])
             operands[n] = np.broadcast_to(rounded, operands[n].shape).copy()
-        return self.call(operands)
+        return self.alone.rerun_output(operands)
 
     def rotated(self, pool: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
         """Runs it with the numbers of a pool one after the other at its places, from number
@@ -168,7 +154,7 @@ class PlacedFunction:
         for array, dtype in zip(self.reads, self.dtypes, strict=False):
             chosen = index if array.size == size else np.arange(array.size) % len(pool)
             operands.append(floats.round_to(pool[chosen], dtype).reshape(array.shape))
-        return index, floats.widen(self.call(operands), self.dtypes[-1]).reshape(-1)
+        return index, floats.widen(self.alone.rerun_output(operands), self.dtype).reshape(-1)
 
     def bits(self, output: np.ndarray) -> np.ndarray:
         """Bit patterns of floating-point numbers; other numbers as they are."""
@@ -222,7 +208,7 @@ class PlacedFunction:
 
     def _called(self, operands: list[np.ndarray]) -> np.ndarray | None:
         try:
-            return self.call(operands)
+            return self.alone.rerun_output(operands)
         except NOT_ALONE:  # a library says no in many ways
             return None
 
@@ -245,7 +231,7 @@ def function_cause(sides: Sides, differing: np.ndarray, along: int | None) -> Ca
 
     ``along``: the axis along which operands with one axis lie, the first aside; None: the last.
     """
-    functions = [PlacedFunction.of(side, along=along) for side in sides]
+    functions = [PlacedFunction(side, along=along) for side in sides]
     if why := functions[0].why or functions[1].why:
         return Cause(why=why)
     # evenly among all: the first ones may all lie in one vector

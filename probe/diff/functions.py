@@ -221,7 +221,7 @@ class _TwoFunctions:
         sides.unlike = match.sides.unlike = unlike
         sides.handed = (handed, ()) if opposite == 0 else ((), handed)
         behind = RunningMatch(self.runs, sides)
-        if handed or _all_near(behind, side):
+        if handed or _all_paired(behind, side, near=True):
             return behind
         return None
 
@@ -336,21 +336,17 @@ def _before(unread: Where) -> Fraction:
     return max(shares, default=Fraction(0))
 
 
-def _all_paired(match: RunningMatch, side: int) -> bool:
-    """Whether all that a side gives is paired."""
-    run = match.runs[side]
-    pairs = [match.pair(n, m) for n, m in zip(*(r.outputs for r in match.runs), strict=False)]
-    sizes = [np.prod(run.values[(p.left, p.right)[side]].shape) for p in pairs]
-    return all(pair.compared == size for pair, size in zip(pairs, sizes, strict=True))
-
-
-def _all_near(match: RunningMatch, side: int) -> bool:
-    """Whether all that a side gives is paired, and near what it is paired with."""
-    pairs = [match.pair(n, m) for n, m in zip(*(r.outputs for r in match.runs), strict=False)]
-    if not _all_paired(match, side):
-        return False
-    elements = [settled.agreeing_elements(pair, match.runs) for pair in pairs]
-    return all(both is not None and near_share(*both) == 1 for both in elements)
+def _all_paired(match: RunningMatch, side: int, near: bool = False) -> bool:
+    """Whether all that a side gives is paired, and ``near`` what it is paired with."""
+    values = match.runs[side].values
+    for outputs in zip(*(run.outputs for run in match.runs), strict=False):
+        pair = match.pair(*outputs)
+        if pair.compared != np.prod(values[(pair.left, pair.right)[side]].shape):
+            return False
+        both = settled.agreeing_elements(pair, match.runs) if near else None
+        if near and (both is None or near_share(*both) != 1):
+            return False
+    return True
 
 
 # Which elements of its inputs a program does not read

@@ -608,7 +608,7 @@ def _differing_by_place(region: Region, left: Run, right: Run) -> int:
             continue
         sides = _sides(region, left, right, output)
         functions = [
-            PlacedFunction.of(side, [n for n in range(len(side.reads)) if _fixed(side, n)])
+            PlacedFunction(side, [n for n in range(len(side.reads)) if _fixed(side, n)])
             for side in sides
         ]
         pool = normal(SEARCHED_SEED, "x", (SEARCHED,)) * np.resize([0.25, 1.0, 4.0], SEARCHED)

@@ -138,7 +138,15 @@ def test_what_the_place_decides_is_reproduced_and_nothing_else() -> None:
         return y
 
     x = np.random.default_rng(3).normal(size=(1, 9, 3)).astype(np.float32)
-    side = PlacedFunction(neighbours, [x], ["float32"] * 2, neighbours([x]), np.arange(27))
+    alone: Any = SimpleNamespace(
+        reads=[x],
+        dtypes=["float32"] * 2,
+        gives=[neighbours([x])],
+        output=0,
+        index=np.arange(27),
+        rerun_output=neighbours,
+    )
+    function = PlacedFunction(alone)
     fourth = np.arange(27) // 3 == 4
-    repeats = np.array([side.repeats(number) for number in range(27)])
+    repeats = np.array([function.repeats(number) for number in range(27)])
     assert not repeats[fourth].any() and repeats[~fourth].all()
