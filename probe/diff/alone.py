@@ -179,11 +179,11 @@ class Alone:
             if dtype in floats.FORMATS and free.any():
                 more = floats.round_to(floats.widen(array, dtype) * 1.25, dtype)
                 larger[number] = np.where(free, more, array)
-                there = opposite.reads[at[(pair.left, pair.right)[opposite.left_or_right]]]
-                alike = (there.shape, there.dtype) == (array.shape, array.dtype)
+                content = opposite.reads[at[(pair.left, pair.right)[opposite.left_or_right]]]
+                same_kind = (content.shape, content.dtype) == (array.shape, array.dtype)
                 if not is_mask(array):
-                    content = there if alike else 0
-                    exchanged[number] = np.where(free, content, array).astype(array.dtype)
+                    replaced = np.where(free, content if same_kind else 0, array)
+                    exchanged[number] = replaced.astype(array.dtype)
                 changed = True
         results = (self.rerun(operands) for operands in (larger, exchanged) if changed)
         return any(not equal_bits(outputs, self.outputs, self.value.dtype) for outputs in results)

@@ -446,8 +446,8 @@ class ProcessRecording(child.Worker):
         with begin_recording(out) as store:
             run, notes = watched(recorder, request["what"], store)
             notes += request["notes"]
-            there = replace(run, target=request["target"])
-            write_recording(there, out, subject, request["most"], notes)
+            on_target = replace(run, target=request["target"])
+            write_recording(on_target, out, subject, request["most"], notes)
         for dropped in request["dropped"]:
             self.operations.pop(dropped, None)
         self.operations[request["recording"]] = run.operations
@@ -573,8 +573,8 @@ class WholeFile:
         facts = self.session.facts
         libraries = {"numpy": facts.get("numpy_version")}
         libraries[str(facts.get("library"))] = facts.get("library_version")
-        there = {"python": facts.get("python_version"), "libraries": libraries}
-        environment, nothing = environment_facts() | there, {"values": 0, "bytes": 0}
+        software = {"python": facts.get("python_version"), "libraries": libraries}
+        environment, nothing = environment_facts() | software, {"values": 0, "bytes": 0}
         made = Provenance(path, path.name, environment, [f"{text}: {WHOLE}"], nothing)
         runs = text, "", values, [operation], numbers, store
         return Run(*runs, untried=WHOLE, made=made, plain=tuple(digests))

@@ -83,7 +83,7 @@ def _squeezed(array: np.ndarray) -> np.ndarray:
 
 
 def candidate(
-    run: Run, again: Run, number: int, there: int, lines: tuple[Lines, ...], moves: bool
+    run: Run, again: Run, number: int, number_again: int, lines: tuple[Lines, ...], moves: bool
 ) -> Candidate | None:
     """A value on two inputs, by its numbers in both runs; None: it tells nothing apart."""
     value, box = run.values[number], Selection((lines, lines))
@@ -91,13 +91,13 @@ def candidate(
         return None
 
     def read() -> tuple[np.ndarray, np.ndarray]:
-        both = run.array(number), again.array(there)
+        both = run.array(number), again.array(number_again)
         first, second = (
             floats.widen(box.beside(np.asarray(array), 0), value.dtype) for array in both
         )
         return first, second
 
-    for side, n in ((run, number), (again, there)):
+    for side, n in ((run, number), (again, number_again)):
         array = side.array(n)
         if array is None or array.shape != value.shape:
             return None
@@ -111,13 +111,13 @@ def moves(run: Run, op: Operation) -> bool:
     """Whether an operation gives the very numbers that it reads, in another order or shape."""
     if len(op.gives) != 1:
         return False
-    given = run.values[op.gives[0]]
+    result = run.values[op.gives[0]]
     for n in op.reads:
         value = run.values[n]
         size = np.prod(value.shape, dtype=int)
-        if value.dtype != given.dtype or size != np.prod(given.shape, dtype=int):
+        if value.dtype != result.dtype or size != np.prod(result.shape, dtype=int):
             continue
-        if value.digest == given.digest:
+        if value.digest == result.digest:
             return True
         first, second = run.array(n), run.array(op.gives[0])
         # sorting takes minutes of a large model: the sum of all bytes tells most apart
@@ -200,16 +200,16 @@ def _matched(
         kinds.setdefault(value.kind, []).append(value)
     close: list[tuple[Candidate, list[Partner]]] = []
     for value in left:
-        alike = kinds.get(value.kind, [])
-        if not alike:
+        same_kind = kinds.get(value.kind, [])
+        if not same_kind:
             continue
-        sketches = np.array([partner.sketch for partner in alike])
+        sketches = np.array([partner.sketch for partner in same_kind])
         scale = np.maximum(value.sketch[[1, 5]].repeat(4), 1e-300)
         near = (np.abs(sketches - value.sketch) <= ROUGH * scale * _SPREAD).all(axis=1)
         partners = [
-            (alike[k], order)
+            (same_kind[k], order)
             for k in np.flatnonzero(near)
-            if (order := permutation(value, alike[k])) is not None
+            if (order := permutation(value, same_kind[k])) is not None
         ]
         if partners:
             close.append((value, partners))

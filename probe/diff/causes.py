@@ -186,8 +186,8 @@ class PlacedFunction:
             self.latest = key, bits
         return self.latest[1]
 
-    def longer(self, place: int, more: int) -> set[bytes] | None:
-        """What the operands of one output give at all places of a call that is longer by ``more``;
+    def longer(self, place: int, count: int) -> set[bytes] | None:
+        """What the operands of one output give at all places of a call that is longer by ``count``;
         None where it has one size, or its call fails."""
         width = self.shape[-1] if self.shape else 0
         if not width:
@@ -195,7 +195,7 @@ class PlacedFunction:
         operands = []
         for array, value in zip(self.reads, self._numbers(place), strict=True):
             grows = array.ndim > 0 and array.shape[-1] == width
-            shape = (*array.shape[:-1], width + more) if grows else array.shape
+            shape = (*array.shape[:-1], width + count) if grows else array.shape
             operands.append(np.full(shape, value, array.dtype))
         output = self._called(operands)
         if output is None or output.size <= self.recorded.size:
@@ -270,11 +270,11 @@ def _longer_call_cause(
 ) -> tuple[str, str]:
     """(class, why) of outputs for which no place gives the opposite side's bits: does some place of
     a longer call?"""
-    more = 0  # what another output needed is tried first
+    longer_by = 0  # what another output needed is tried first
     for output in unexplained:
         bits = [function.recorded_bits(output) for function in functions]
-        sizes, runs = [*([more] if more else []), *range(1, LONGEST_REMAINDER)], False
-        found = 0
+        sizes, runs = [*([longer_by] if longer_by else []), *range(1, LONGEST_REMAINDER)], False
+        enough = 0
         for function in functions:
             for size in sizes:
                 results = function.longer(int(function.index[output]), size)
@@ -282,19 +282,19 @@ def _longer_call_cause(
                     break
                 runs = True
                 if results.issuperset(bits):
-                    found = size
+                    enough = size
                     break
-            if found:
+            if enough:
                 break
         if not runs:
             return "", "it can't be run at other sizes, so it is unknown whether places differ"
-        if not found and output == unexplained[0] and not by_place:
+        if not enough and output == unexplained[0] and not by_place:
             why = "each side gives one result at all places, and the sides' results are different"
             return "algorithm", why
-        if not found:
+        if not enough:
             why = "different formulas: the same number gives the other side's result at no place"
             return "algorithm", why
-        more = found
+        longer_by = enough
     return "place", (
         "with a few more elements in one call the same number gives both results, by place: a "
         "vector loop and its remainder"
@@ -346,17 +346,17 @@ class ByteProducts:
         factors = [n for n, a in enumerate(arrays) if a.dtype in BYTES and a.ndim > 1][:2]
         if len(factors) < 2:
             return None
-        others = [a for n, a in enumerate(arrays) if n not in factors]
-        zeros = [a.reshape(-1).astype(np.int64) for a in others if a.dtype in BYTES]
-        scales = [a.reshape(-1) for a in others if a.dtype == np.float32]
-        biases = [a.reshape(-1).astype(np.int64) for a in others if a.dtype == np.int32]
+        quantisers = [a for n, a in enumerate(arrays) if n not in factors]
+        zeros = [a.reshape(-1).astype(np.int64) for a in quantisers if a.dtype in BYTES]
+        scales = [a.reshape(-1) for a in quantisers if a.dtype == np.float32]
+        biases = [a.reshape(-1).astype(np.int64) for a in quantisers if a.dtype == np.int32]
         zeros += [np.zeros(1, np.int64)] * (3 - len(zeros))
         both, output = [arrays[n] for n in factors], side.gives[side.output]
         attributes = side.operation.attributes
-        found = _byte_factors(both, output.shape, outputs, attributes, int(zeros[0][0]))
-        if found is None:
+        byte_factors = _byte_factors(both, output.shape, outputs, attributes, int(zeros[0][0]))
+        if byte_factors is None:
             return None
-        x, w, filters = found
+        x, w, filters = byte_factors
 
         def of_filter(numbers: np.ndarray) -> np.ndarray:
             return numbers[filters] if numbers.size > 1 else numbers

@@ -101,8 +101,8 @@ def write_recording(
 
 @contextmanager
 def begin_recording(out: Path) -> Iterator[RecordingFolder]:
-    """Gives the new folder of a recording, to record into: every value is written there once, as it
-    comes, and is not held. What is not finished goes again. InputError: it exists already."""
+    """The new folder of a recording, to record into: each value is written there once, as it comes,
+    and is not kept in memory. What is not finished is removed. InputError: it exists already."""
     check_new_folder(out)
     empty = out.exists()
     try:
@@ -139,15 +139,15 @@ def environment_facts() -> dict[str, Any]:
             versions[distribution] = metadata.version(distribution)
         except metadata.PackageNotFoundError:
             versions[distribution] = str(getattr(sys.modules[module], "__version__", "unknown"))
-    more = {}
+    switches = {}
     # its default goes by the processor: two machines with one release may run other kernels
     if port := sys.modules.get("tensorflow.python.util._pywrap_util_port"):
         chosen = "TF_ENABLE_ONEDNN_OPTS" in os.environ
-        more["tensorflow_onednn"] = onednn_text(port.IsMklEnabled(), chosen)
+        switches["tensorflow_onednn"] = onednn_text(port.IsMklEnabled(), chosen)
     facts = machine.facts()
     names = ("machine", "cpu_vendor", "cpu_model", "cpu_isa", "cores", "os", "probe_version")
     environment = {"python": platform.python_version(), "libraries": versions}
-    return environment | {name: facts[name] for name in names} | more
+    return environment | {name: facts[name] for name in names} | switches
 
 
 def onednn_text(enabled: bool, chosen: bool) -> str:

@@ -171,7 +171,7 @@ class _TwoFunctions:
         same operations alone, as weights are."""
         left, right = self.runs
         partners = dict(aligned(left.operations, right.operations))
-        alike, elsewhere = set[Any](), set[Any]()  # keys of values
+        read_alike, elsewhere = set[Any](), set[Any]()  # keys of values
         for number, op in enumerate(left.operations):
             partner = right.operations[partners[number]] if number in partners else None
             same_call = partner is not None and _is_same_call(left, op, right, partner)
@@ -179,12 +179,12 @@ class _TwoFunctions:
                 key, same = left.values[n].key, same_call
                 if partner is not None and same:
                     same = right.values[partner.reads[place]].key == key
-                (alike if same else elsewhere).add(key)
+                (read_alike if same else elsewhere).add(key)
         keys = {
             name: (array.shape, self.dtypes[name], array_digest(array))
             for name, array in self.arrays.items()
         }
-        searched = [name for name, key in keys.items() if key not in alike or key in elsewhere]
+        searched = [name for name, key in keys.items() if key not in read_alike or key in elsewhere]
         return sorted(searched, key=lambda name: -self.arrays[name].size)[:MOST_SEARCHED]
 
     def _matched(self, left: Where, right: Where) -> RunningMatch:
@@ -227,8 +227,8 @@ class _TwoFunctions:
 
     def _marks(self, side: int, where: Where) -> Marks | None:
         """Repeats a side's run with other content in these places; None: there are none."""
-        here = Here(self.sides[side].with_arrays, self.dtypes, self.unequal)
-        return marks_of(here, self.runs[side], self.arrays, where)
+        repeater = Here(self.sides[side].with_arrays, self.dtypes, self.unequal)
+        return marks_of(repeater, self.runs[side], self.arrays, where)
 
     def again(self) -> tuple[Run, Run] | None:
         """Records both on independent inputs."""
@@ -252,10 +252,10 @@ def _is_same_call(left: Run, op: Operation, right: Run, partner: Operation) -> b
 def _shared(left: FunctionSide, right: FunctionSide) -> tuple[Arrays, dict[str, str]]:
     """The arrays that both sides hold, or one of them a piece of the other's, and their formats;
     fills in ``names`` and ``pieces`` of both sides."""
-    held = [side.captured.arrays for side in (left, right)]
+    captured = [side.captured.arrays for side in (left, right)]
     keys = [
-        {name: (a.bits.shape, a.dtype, array_digest(a.bits)) for name, a in captured.items()}
-        for captured in held
+        {name: (a.bits.shape, a.dtype, array_digest(a.bits)) for name, a in arrays_of_side.items()}
+        for arrays_of_side in captured
     ]
     arrays, dtypes = dict[str, np.ndarray](), dict[str, str]()
     for name, key in keys[0].items():
@@ -263,13 +263,13 @@ def _shared(left: FunctionSide, right: FunctionSide) -> tuple[Arrays, dict[str, 
         if partners and not any(name in names for names in left.names.values()):
             left.names[name] = [n for n, its_key in keys[0].items() if its_key == key]
             right.names[name] = partners
-            arrays[name], dtypes[name] = held[0][name].bits, key[1]
+            arrays[name], dtypes[name] = captured[0][name].bits, key[1]
     # arrays that begin alike, as a piece and a whole, or that have some numbers in common
     only = [[n for n in keys[s] if keys[s][n] not in keys[1 - s].values()] for s in (0, 1)]
     pieces = list[tuple[str, str, tuple[int, int, int], list[int]]]()
     for name in only[0]:
         for partner in sorted(only[1], key=name.__ne__):
-            first, second = held[0][name], held[1][partner]
+            first, second = captured[0][name], captured[1][partner]
             axes = _differing_axes(first.bits.shape, second.bits.shape)
             if first.dtype != second.dtype or len(axes) > 1 or first.bits.ndim != second.bits.ndim:
                 continue
@@ -294,8 +294,8 @@ def _shared(left: FunctionSide, right: FunctionSide) -> tuple[Arrays, dict[str, 
         small = left if n < m else right
         left.names[name], right.names[name] = [name], [partner]
         small.pieces[name] = (slice(None),) * axis + (slice(begin, begin + min(n, m)),)
-        arrays[name] = (held[1][partner] if n < m else held[0][name]).bits
-        dtypes[name] = held[0][name].dtype
+        arrays[name] = (captured[1][partner] if n < m else captured[0][name]).bits
+        dtypes[name] = captured[0][name].dtype
     return arrays, dtypes
 
 

@@ -234,9 +234,9 @@ class InPieces:
 
     def __post_init__(self) -> None:
         # what differs from run to run would be read as what every piece does
-        self.whole, again = self.run(self.arrays), self.run(self.arrays)
-        self.formats = self.formats or [str(array.dtype) for array in self.whole]
-        if [a.tobytes() for a in self.whole] != [a.tobytes() for a in again]:
+        self.whole_outputs, again = self.run(self.arrays), self.run(self.arrays)
+        self.formats = self.formats or [str(array.dtype) for array in self.whole_outputs]
+        if [a.tobytes() for a in self.whole_outputs] != [a.tobytes() for a in again]:
             raise Nondeterministic("the whole does not repeat its own bits")
         first = [next(iter(axes.items())) for axes in self.along]
         self.sizes = [self.arrays[name].shape[axis] for name, axis in first]
@@ -290,13 +290,13 @@ class InPieces:
     def _layouts(self, number: int) -> list[Layout | None]:
         """Of each output, how it follows the input's size; None: it doesn't."""
         most = self.sizes[number]
-        known: dict[int, list[tuple[int, ...]] | None]
-        known = {most: [array.shape for array in self.whole]}
+        shapes_at: dict[int, list[tuple[int, ...]] | None]
+        shapes_at = {most: [array.shape for array in self.whole_outputs]}
 
         def shape(output: int, size: int) -> tuple[int, ...] | None:
-            if size not in known:
-                known[size] = self._shapes(number, size)
-            shapes = known[size]
+            if size not in shapes_at:
+                shapes_at[size] = self._shapes(number, size)
+            shapes = shapes_at[size]
             return None if shapes is None else shapes[output]
 
         def layout(output: int) -> Layout | None:
@@ -328,7 +328,7 @@ class InPieces:
             step = Fraction(first - second, larger - less)
             return Layout(axis, step) if step > 0 else None
 
-        return [layout(output) for output in range(len(self.whole))]
+        return [layout(output) for output in range(len(self.whole_outputs))]
 
     def readers(
         self, where: Callable[[int, int], np.ndarray], number: int | None = None
@@ -337,12 +337,12 @@ class InPieces:
         axis: bool. ``where``: these places, from the axis' number and size; ``number``: of this
         axis alone."""
         # bits, not numbers: an element that nothing moves by the last digit reads nothing there
-        marks = [np.zeros(array.shape, bool) for array in self.whole]
+        marks = [np.zeros(array.shape, bool) for array in self.whole_outputs]
         for arrays in self.replaced(where, number):
             with unheard():
                 outputs = self.run(arrays)
             for mark, before, after, dtype in zip(
-                marks, self.whole, outputs, self.formats, strict=True
+                marks, self.whole_outputs, outputs, self.formats, strict=True
             ):
                 mark |= before.shape != after.shape or differing(before, after, dtype)
         return marks
@@ -380,7 +380,7 @@ class InPieces:
         for position in positions:
             if budget.spent():
                 return None
-            whole = self._marks(self.whole)
+            whole = self._marks(self.whole_outputs)
             parts = [self._marks(arrays) for arrays in outputs]
             # behind a state no piece before this position moves
             reached = (n for n, piece in enumerate(pieces) if piece.inputs[0][1] > position)
@@ -393,12 +393,12 @@ class InPieces:
             # would show smaller mistakes, but a scan in bfloat16 breaks down on them
             for arrays in [*self.replaced(at, 0)][::2]:
                 with unheard():
-                    self._mark(whole, self.whole, self.run(arrays))
+                    self._mark(whole, self.whole_outputs, self.run(arrays))
                     later = self.computed(pieces[begin:], arrays, states[begin])
                     for number, part in enumerate(later, begin):
                         self._mark(parts[number], outputs[number], part)
             for number, piece in enumerate(pieces):
-                for output in range(len(self.whole)):
+                for output in range(len(self.whole_outputs)):
                     both = self.aligned(piece, output, outputs[number][output].shape)
                     if both is None:
                         continue
@@ -426,12 +426,12 @@ class InPieces:
 
     def kept_index(self, piece: Piece, output: int) -> tuple[slice, ...] | None:
         """Where an output has what a piece keeps; None: it doesn't follow the input."""
-        index = [slice(None)] * self.whole[output].ndim
+        index = [slice(None)] * self.whole_outputs[output].ndim
         for number, (start, stop) in enumerate(piece.kept):
             layout = self.layouts[number][output]
             if layout is None:
                 return None
-            most = self.sizes[number], self.whole[output].shape[layout.axis]
+            most = self.sizes[number], self.whole_outputs[output].shape[layout.axis]
             index[layout.axis] = slice(*layout.entries(start, stop, most))
         return tuple(index)
 
@@ -469,7 +469,7 @@ class InPieces:
             return at >= stop if self.step else (at < start) | (at >= stop)
 
         beyond, compared = self.readers(outside), ComparedPiece(piece, [])
-        for number, (whole, part) in enumerate(zip(self.whole, outputs, strict=True)):
+        for number, (whole, part) in enumerate(zip(self.whole_outputs, outputs, strict=True)):
             index = self.kept_index(piece, number)
             if index is None:  # as of a mean over the input: no piece has it, nor is it compared
                 why = "an output does not follow the input, and pieces don't have it"
@@ -721,13 +721,13 @@ def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray, dtype: str) ->
     for part in parts:
         size = part.shape[axis] if part.ndim else 1
         at = _start_in_whole(part, whole, axis, at, dtype)
-        there = whole[_index(axis, at, at + size)] if whole.ndim else whole
-        part = part[_index(axis, 0, there.shape[axis])] if whole.ndim else part
+        in_whole = whole[_index(axis, at, at + size)] if whole.ndim else whole
+        part = part[_index(axis, 0, in_whole.shape[axis])] if whole.ndim else part
         compared = ComparedPiece(Piece(((at, at + size),), ((at, at + size),)), [])
         beyond = max(0, at + size - most)  # it is longer than the whole
         compared.doubled = (int((times[at : at + size] > 0).sum()) + beyond) * line_size
-        compared.far = int(np.sum(beyond_rounding(part, there, dtype)))
-        compared.differences = [output_difference(part, there, (dtype, dtype))]
+        compared.far = int(np.sum(beyond_rounding(part, in_whole, dtype)))
+        compared.differences = [output_difference(part, in_whole, (dtype, dtype))]
         pieces.append(compared)
         times[at : at + size] += 1
         at += size

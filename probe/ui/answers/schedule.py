@@ -436,7 +436,7 @@ def _safe(
     while left and len(given) <= OTHERS:
         given.append(independent(both.arrays, both.dtypes, len(given)))
     for number, arrays in enumerate(given):
-        whole = both.whole if not number else both.run(arrays)
+        whole = both.whole_outputs if not number else both.run(arrays)
         for size in left:
             if size in differ or budget.spent():
                 continue
@@ -461,7 +461,7 @@ def _safe(
 def _forbids(steps: Stepped, both: InPieces, answer: Scheduled, size: int, arrays: Arrays) -> str:
     """The first operation at which pieces of a size differ from the whole, in words."""
     here = copy.copy(both)
-    here.arrays, here.whole = arrays, both.run(arrays)
+    here.arrays, here.whole_outputs = arrays, both.run(arrays)
     schedule = answer.schedule.of_size(size)
     pieces, found = schedule.pieces(both.sizes), list[ComparedPiece]()
     for piece, outputs in zip(pieces, here.computed(pieces), strict=True):
