@@ -115,16 +115,16 @@ class OperandPart:
 class ListedWindows(NamedTuple):
     """As of :class:`probe.case.geometry.WindowSizes`: what each output reads along each axis."""
 
-    index: tuple[np.ndarray, ...]
+    places: tuple[np.ndarray, ...]
 
     def outputs(self, sizes: Sequence[int]) -> Shape:
-        return tuple(map(len, self.index))
+        return tuple(map(len, self.places))
 
     def pads(self, sizes: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        return ((0, 0),) * len(self.index)  # the index says where nothing is read
+        return ((0, 0),) * len(self.places)  # the index says where nothing is read
 
     def reads(self, axis: int, size: int) -> np.ndarray:
-        return self.index[axis]
+        return self.places[axis]
 
 
 @dataclass(frozen=True, eq=False)
