@@ -45,16 +45,16 @@ def axis_values(values: Sequence[int], vary: str) -> tuple[list[int], int]:
     """
     distinct = sorted(set(values))
     if vary == "layout":
-        own = layout.layout_number(layout.CONTIGUOUS)
-        others = [value for value in distinct if value != own]
-        if not others:
+        contiguous = layout.layout_number(layout.CONTIGUOUS)
+        layouts = [value for value in distinct if value != contiguous]
+        if not layouts:
             why = "a sweep compares each layout with contiguous"
             raise InputError(
                 "layouts", layout.CONTIGUOUS, why, "give different ones, such as transposed"
             )
-        for value in others:
+        for value in layouts:
             window.shown_axis_value("layout", value)
-        return others, own
+        return layouts, contiguous
     shown = ",".join(map(str, distinct[:9])) or "(none)"
     if len(distinct) < 2:
         why = "a sweep compares each value with the longest"

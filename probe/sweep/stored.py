@@ -105,10 +105,6 @@ class Stored:
             self._states |= {path: files.state(path) for path in self._machines[name]}
         return list(self._machines[name])
 
-    @property
-    def listed(self) -> list[Path]:
-        return list(self._states)
-
     def verify(self) -> None:
         # DuckDB checks no page: damage would be read as data
         for path in self._states:
@@ -205,9 +201,9 @@ class Stored:
         measured = any(b"probe.library" in metadata for metadata in footers)
         for table, name in IDENTIFIED.items():
             naming = [
-                f'SELECT "{name}" FROM ({self.every(other)})'
-                for other in tables  # a difference names what its comparison does
-                if other not in (table, "differences") and name in schema.column_names(other)
+                f'SELECT "{name}" FROM ({self.every(source)})'
+                for source in tables  # a difference names what its comparison does
+                if source not in (table, "differences") and name in schema.column_names(source)
             ]
             damaged = any(path.name.startswith(f"{table}.") for path in self.left_out)
             if naming and measured and not damaged:

@@ -249,9 +249,9 @@ def find_runtime(
         wanted = version or version_here
         environment = find_environment(library, wanted, arm64=True) if wanted else None
         if environment is None and version is None:  # the latest that is there
-            for other in installed_environments():
-                if other.arm64 and other.library == library:
-                    environment = other
+            for installed in installed_environments():
+                if installed.arm64 and installed.library == library:
+                    environment = installed
         if environment is None:
             name = library if version is None else f"{library}=={version}"
             raise Missing(absent(f"{name}@arm64"))

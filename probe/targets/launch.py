@@ -432,7 +432,7 @@ class Sessions:
 
     def close(self, *wanted: target.Target) -> None:
         """Ends all processes but those of the targets that are kept."""
-        for where in [each for each in self._open if each not in wanted]:
+        for where in [target_open for target_open in self._open if target_open not in wanted]:
             self._open.pop(where).close()
 
 

@@ -278,7 +278,8 @@ def check_pickle(path: Path, trust: bool) -> None:
         why = "it holds tensors alone, and weights alone do not define an architecture"
         raise InputError("network", path, why, WHOLE_MODULE)
     if not trust:
-        name = next((other for other in strange if not other.startswith("torch.")), strange[0])
+        outside = [name for name in strange if not name.startswith("torch.")]
+        name = (outside or strange)[0]
         why = f"it is a pickle, and reading it runs code that it names: {_printable(name)}"
         todo = f"if you trust where it comes from, give --trust, or {TO_ONNX}"
         raise InputError("network", path, why, todo)

@@ -7,17 +7,15 @@ A library of your own becomes a target by an entry point of the group ``probe.ta
     mylib = "mypackage.probe_backend:MyLib"
 
 ``MyLib`` is a ``probe.targets.backends.contract.Backend``: it says its name, distribution and
-switches,
-imports the library in ``start``, and makes an ``Operator`` of a spec. ``probe targets`` lists it,
-and ``mylib`` and ``mylib,switch=1`` are targets like any other one;
-``probe.targets.backends.conformance``
-checks what every backend must do. A name that probe has already can't be taken. What can't be
-imported is listed with the reason.
+switches, imports the library in ``start``, and makes an ``Operator`` of a spec. ``probe targets``
+lists it, and ``mylib`` and ``mylib,switch=1`` are targets like those below;
+``probe.targets.backends.conformance`` checks what all backends must do. A name that probe has
+already can't be taken. What can't be imported is listed with the reason.
 
-Each library has the file of its name; NumPy, SciPy and OpenBLAS are ``arrays``, OpenVINO is in
-``onnxruntime``. ``reference`` is
-computed in NumPy, one rounding an operation. ``source`` writes the lines that are run,
-``rewritten`` makes several calls of one for remedies.
+Read ``contract``, then ``source``, by which a library is the lines that its users write, then a
+library's file: each has its name, but NumPy, SciPy and OpenBLAS are in ``arrays``, OpenVINO in
+``onnxruntime``. ``reference`` computes in NumPy, one rounding an operation; ``rewritten`` makes
+several calls of one operation, for remedies.
 """
 
 import importlib

@@ -184,9 +184,9 @@ def require_core(core):
     cores = [core_taken().decode() for core_taken, _, _ in openblas_functions().values()]
     if not cores:
         raise Unavailable("core=%s: no OpenBLAS is loaded that says what it takes" % core)
-    for other in cores:
-        if CALLED.get(other.lower(), other.lower()) != core.lower():
-            why = "this OpenBLAS has no such kernels; it took those of %s" % other
+    for taken in cores:
+        if CALLED.get(taken.lower(), taken.lower()) != core.lower():
+            why = "this OpenBLAS has no such kernels; it took those of %s" % taken
             raise Unavailable("core=%s: %s" % (core, why))
 
 

@@ -59,11 +59,11 @@ def fma32(a, b, c):
     "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008),
     after which rounding to float32 gives the correctly rounded result.
     """
-    product, other = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
+    product, addend = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        total = np.asarray(product + other)
+        total = np.asarray(product + addend)
         back = total - product
-        error = (product - (total - back)) + (other - back)  # exact (Knuth's TwoSum)
+        error = (product - (total - back)) + (addend - back)  # exact (Knuth's TwoSum)
     bits = total.view(np.int64)
     inexact = np.isfinite(error) & (error != 0) & (bits & 1 == 0)
     away = np.where((error > 0) == (total > 0), 1, -1)

@@ -453,8 +453,7 @@ def stable(layer, x, arrays):
 def by_hand(layer, operands, pairs, graph):
     """Lines from ``x`` to ``y``: a multiplication and an addition for each product.
 
-    Products are added row by row of the window, channels innermost, as ``probe.stable``
-    does, so no
+    Products are added row by row of the window, channels innermost, as ``probe.stable`` does, so no
     length moves a bit. Channels of a group are split, groups have an axis of their own. In a graph
     products are subtracted: grappler makes one AddN of a chain of additions.
     """
