@@ -592,9 +592,11 @@ def stores_shown(summary: Mapping[str, Any]) -> RenderableType:
         parts += [shown if rows else "no comparisons", ""]
     further_tables = {name: n for name, n in summary["tables"].items() if name not in _SHOWN_APART}
     if further_tables:
+        singular = {name: name.removesuffix("s") for name in further_tables} | {
+            "remedies": "remedy"
+        }
         words = [
-            f"{n:,} {name.removesuffix('s') if n == 1 else name}"
-            for name, n in further_tables.items()
+            f"{n:,} {singular[name] if n == 1 else name}" for name, n in further_tables.items()
         ]
         parts += ["also: " + ", ".join(words), ""]
     total = f"{summary['differing']:,} of {summary['compared']:,} outputs differ"
