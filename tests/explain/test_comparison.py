@@ -147,7 +147,10 @@ def test_orders_of_a_side_are_counted_at_its_own_outputs_the_most_frequent_first
         (some[1].tree.id, 20),
     ]
     other = Comparison(case, run, left, OutputPairs(rows[:40], rows[-40:], np.zeros(40, bool)))
-    assert [one["outputs"] for one in other.orders(left)] == [25, 15]
+    assert [(one["id"], one["outputs"]) for one in other.orders(left)] == [
+        (some[1].tree.id, 25),
+        (plain.tree.id, 15),
+    ]
 
 
 def test_operands_rounded_to_two_formats_are_refused(session):
