@@ -219,6 +219,9 @@ def test_outputs_without_a_partner_are_not_compared():
     case = Case("conv1d", 3, in_channels=4, filters=4, groups=2, batch=3, length=9, padding="3:0")
     assert agreement(case, "batch", 3, 2)[1:] == (80, 40)
     assert agreement(case, "filters", 4, 2)[1:] == (30, 90)  # the second is in another group
+    # of 4 filters in two groups and 6, the third is in the second group on one side alone
+    blocks, compared, _ = agreement(case, "filters", 4, 6)
+    assert compared == 90 and [block[-1] for block in blocks] == [slice(0, 2), slice(3, 4)]
     assert agreement(case, "length", 9, 6)[1:] == (84, 36)
 
 
