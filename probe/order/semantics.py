@@ -637,8 +637,13 @@ def _windows(kind: str, frame: Frame, channels_last: bool, lead: int = 2, **more
     rank = len(frame.kernel)
     first, channels = (1, rank + 1) if channels_last else (lead, lead - 1)
     return Windows(
-        *(tuple(range(first, first + rank)), channels, tuple(frame.kernel), tuple(frame.stride)),
-        *(tuple(frame.dilation), tuple(frame.padding), kind),
+        tuple(range(first, first + rank)),
+        channels,
+        tuple(frame.kernel),
+        tuple(frame.stride),
+        tuple(frame.dilation),
+        tuple(frame.padding),
+        kind,
         **more,
     )
 

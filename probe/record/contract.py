@@ -86,14 +86,14 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Laid:
+class AlignedCall:
     """Runs an operation of NumPy's arrays alone: ``run`` on copies that begin at ``addresses``, as
     of ``Seen``."""
 
     run: Callable[[Sequence[np.ndarray]], list[np.ndarray]]
     addresses: Sequence[int | None]
 
-    def moved(self, addresses: Sequence[int | None]) -> Laid:
+    def moved(self, addresses: Sequence[int | None]) -> AlignedCall:
         """The same with operands at other addresses."""
         return replace(self, addresses=addresses)
 
@@ -121,7 +121,9 @@ class Recorder(Protocol):
     ``target``: the text of the target on which ``probe`` runs single operations of it, such as
     ``torch,threads=2``. ``note``: how it is watched, where that has to be known, such as "compiled
     functions are one operation"; empty if not. It may have ``already``: digests of its outputs in
-    a run unwatched that was needed for something else, so that none more is.
+    a run unwatched that was needed for something else, so that none more is; and
+    ``take_over(before)``, which takes what an earlier recorder of the same, at the same shapes, has
+    found out.
     """
 
     target: str

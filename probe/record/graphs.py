@@ -185,10 +185,10 @@ def in_graph_order(nodes: Sequence[N], outputs: Iterable[Key]) -> list[N]:
 # model files
 
 # A value's shape and dtype.
-Known = tuple[tuple[int, ...], str]
+Kind = tuple[tuple[int, ...], str]
 
 # What a node will be given, in this order.
-Fed = Mapping[Any, Known]
+Fed = Mapping[Any, Kind]
 # Other numbers for constants.
 Held = Mapping[Any, np.ndarray]
 
@@ -218,7 +218,7 @@ class Graph(ABC):
         self.body, self.inputs = body, inputs
         self.constants: dict[Any, Any] = dict(body.constants)
         self.values: dict[Key, Any] = {}
-        self.known: dict[Any, Known] = {key: self.described(value) for key, value in inputs.items()}
+        self.kinds: dict[Any, Kind] = {key: self.described(value) for key, value in inputs.items()}
         self.ready: OrderedDict[Any, tuple[int, Runner]] = OrderedDict()
 
     # what a library adds
@@ -231,7 +231,7 @@ class Graph(ABC):
     def meaning(self, node: Any, call: Call) -> Meaning:
         """What a node computes."""
 
-    def described(self, value: Any) -> Known:
+    def described(self, value: Any) -> Kind:
         """Shape and dtype of a value or constant."""
         return value.shape, str(value.dtype)
 
@@ -269,7 +269,7 @@ class Graph(ABC):
                     self.values.pop(key, None)
 
     def run_node(self, node: Any, depth: int) -> None:
-        fed = {key: self.known[key] for key in node.uses if key not in self.constants}
+        fed = {key: self.kinds[key] for key in node.uses if key not in self.constants}
         run = foreign(self.runner, node, fed, {})
         results = foreign(run, [self.values[key] for key in fed])
         self.values.update(zip(node.gives, results, strict=True))
@@ -289,11 +289,11 @@ class Graph(ABC):
 
     # what is said of a node
 
-    def described_at(self, key: Any) -> Known:
+    def described_at(self, key: Any) -> Kind:
         """Shape and dtype of a value of the run, alive or not, or of a constant."""
-        if key not in self.known:
-            self.known[key] = self.described(self.constants[key])
-        return self.known[key]
+        if key not in self.kinds:
+            self.kinds[key] = self.described(self.constants[key])
+        return self.kinds[key]
 
     def array(self, key: Any) -> np.ndarray:
         """A value's bits as a container array."""
@@ -310,7 +310,7 @@ class Graph(ABC):
     def event(self, node: Any) -> Operation:
         """A node that has just run as an operation."""
         for key in node.gives:
-            self.known[key] = self.described(self.values[key])
+            self.kinds[key] = self.described(self.values[key])
         unread = node.op in self.BY_SHAPE
         reads = [] if unread else node.reads
         places: Iterator[int] = repeat(-1) if unread else count()
@@ -337,8 +337,8 @@ class Graph(ABC):
                 operands[key] = np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype)
         held = {key: array for key, array in operands.items() if key in self.constants}
         fed = {key: array for key, array in operands.items() if key not in held}
-        known = {key: (array.shape, self.described_at(key)[1]) for key, array in fed.items()}
-        run = self.runner(node, known, held)
+        kinds = {key: (array.shape, self.described_at(key)[1]) for key, array in fed.items()}
+        run = self.runner(node, kinds, held)
         results = run([self.value(key, array) for key, array in fed.items()])
         return [self.container(key, array) for key, array in zip(node.gives, results, strict=True)]
 

@@ -210,10 +210,10 @@ class _Trace(Base):  # type: ignore[misc]
         """Reports what is inside a program if it can be looked into, then the program."""
         within, behind = programs.inner(primitive, params), programs.constants(params)
         call = programs.PrimitiveCall(primitive, params, [*map(core.typeof, args)])
-        equation = None if within is None else only(programs.flat_of(within))
+        equation = None if within is None else single_equation(programs.flat_of(within))
         reads = self._reads(primitive if equation is None else equation.native, [*args, *behind])
         if equation is not None and not behind:
-            means = meant_by(within, equation)
+            means = program_meaning(within, equation)
             self._visit(call, reads, gives, means, equation.op, words=equation.words)
             return
         name = f"{primitive.name} {params['name']}" if "name" in params else primitive.name
@@ -376,7 +376,12 @@ def _lax_conv(c: Call) -> s.Meaning:
         padding = tuple(((size - 1) * step - low,) * 2 for size, step, (low, _) in ends)
         stride = apart
     return s.Windows(
-        *(out[2:], out[1], kernel, stride, dilation, padding),
+        out[2:],
+        out[1],
+        kernel,
+        stride,
+        dilation,
+        padding,
         kind="transposed" if transposed else "convolution",
         groups=c["feature_group_count"],
         weights=(*weights[2:], weights[1], weights[0]),
@@ -444,7 +449,7 @@ def moves(means: s.Meaning) -> bool:
     return means.exact and not each and not isinstance(means, s.Unknown)
 
 
-def only(program: programs.Flat) -> programs.Equation | None:
+def single_equation(program: programs.FlatProgram) -> programs.Equation | None:
     """The one equation of a program that computes; where all move, one that chooses or counts
     elements, such as a maximum, or the last. None for several, and for a sum that others bring into
     place: a program that has to be looked into."""
@@ -458,7 +463,7 @@ def only(program: programs.Flat) -> programs.Equation | None:
     return computing[0] if computing else None
 
 
-def meant_by(within: Any, eqn: programs.Equation) -> s.Meaning:
+def program_meaning(within: Any, eqn: programs.Equation) -> s.Meaning:
     """What a program computes by its only equation that computes: itself, or one of elements and
     numbers that are spread."""
     program, means = programs.flat_of(within), meaning(eqn.called())

@@ -169,7 +169,7 @@ def _body_of(closed: Any) -> Body:
     return Body(nodes, jaxpr.invars, [*map(key, jaxpr.outvars)], constants)
 
 
-class Flat(Interpreter):
+class FlatProgram(Interpreter):
     """A jaxpr with those of the functions that it calls in their place, its values numbered: its
     inputs, then what its equations give. Loops are equations.
 
@@ -246,11 +246,11 @@ class Flat(Interpreter):
 _FLAT: Any = weakref.WeakKeyDictionary()
 
 
-def flat_of(closed: Any) -> Flat:
+def flat_of(closed: Any) -> FlatProgram:
     """A closed jaxpr, flattened; once for each, as long as it is in use."""
     if closed not in _FLAT:
-        _FLAT[closed] = Flat(closed)
-    flat: Flat = _FLAT[closed]
+        _FLAT[closed] = FlatProgram(closed)
+    flat: FlatProgram = _FLAT[closed]
     return flat
 
 
@@ -340,7 +340,7 @@ class OpenedProgram:
     bits, what it returns besides is what it computed inside.
     """
 
-    def __init__(self, program: Flat) -> None:
+    def __init__(self, program: FlatProgram) -> None:
         self.program = program
         self._run = jax.jit(self._values)
 
@@ -370,7 +370,7 @@ class Unwritten(Exception):
     """An equation that has no text."""
 
 
-def _program(program: Flat, count: int) -> Lines | None:
+def _program(program: FlatProgram, count: int) -> Lines | None:
     """A compiled function of one result, whose equations all have a text."""
     if program.consts or len(program.outputs) != 1 or len(program.ins) != count:
         return None
@@ -401,10 +401,10 @@ def _program(program: Flat, count: int) -> Lines | None:
 
 
 # Parameters that decide no bits.
-BESIDE = ("weak_type", "out_sharding", "sharding")
+WITHOUT_BITS = ("weak_type", "out_sharding", "sharding")
 
-ROOMS = {"lax": lax, "lax.linalg": lax.linalg}
-SPACE = {"jax": jax, "jnp": jax.numpy, "lax": lax}
+MODULES = {"lax": lax, "lax.linalg": lax.linalg}
+NAMESPACE = {"jax": jax, "jnp": jax.numpy, "lax": lax}
 
 
 def lax_text(
@@ -415,17 +415,20 @@ def lax_text(
     primitive."""
     name, ways = primitive.name.replace("-", "_"), list[tuple[str, list[str]]]()
     words = {key: param_text(value) for key, value in params.items()}
-    for room in (room for room in ROOMS if hasattr(ROOMS[room], name)):
-        taken = inspect.signature(getattr(ROOMS[room], name)).parameters
-        keys = [key for key, value in params.items() if key in taken and value is not None]
-        ways.append((f"{room}.{name}", [f"{key}={words[key]}" for key in keys]))
-    for room in (room for room in ROOMS if hasattr(ROOMS[room], f"{name}_p")):
-        ways.append((f"{room}.{name}_p.bind", [f"{key}={word}" for key, word in words.items()]))
+    for path, module in MODULES.items():
+        if function := getattr(module, name, None):
+            taken = inspect.signature(function).parameters
+            keys = [key for key, value in params.items() if key in taken and value is not None]
+            ways.append((f"{path}.{name}", [f"{key}={words[key]}" for key in keys]))
+    for path, module in MODULES.items():
+        if hasattr(module, f"{name}_p"):
+            keywords = [f"{key}={word}" for key, word in words.items()]
+            ways.append((f"{path}.{name}_p.bind", keywords))
     avals = tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in ins)
     for called, arguments in ways:
         text = functools.partial(_call_text, called, arguments)
         code = text([f"x{n}" for n in range(len(ins))])
-        if _is(code, primitive.name, frozenset(words.items()), avals):
+        if _traces_to(code, primitive.name, frozenset(words.items()), avals):
             return text
     return None
 
@@ -435,23 +438,25 @@ def _call_text(called: str, arguments: Sequence[str], reads: Sequence[str]) -> s
 
 
 @functools.lru_cache(4096)
-def _is(code: str, name: str, words: frozenset[tuple[str, str]], operands: tuple[Any, ...]) -> bool:
+def _traces_to(
+    code: str, name: str, words: frozenset[tuple[str, str]], operands: tuple[Any, ...]
+) -> bool:
     """Whether a text, traced, is one equation of this primitive and these parameters."""
 
     def traced(*args: Any) -> Any:
         # of text that ``lax_text`` has written, of parameters of a function that has run
-        return eval(code, SPACE, {f"x{n}": arg for n, arg in enumerate(args)})
+        return eval(code, NAMESPACE, {f"x{n}": arg for n, arg in enumerate(args)})
 
     try:
         program = foreign(jax.make_jaxpr(traced), *operands)
     except Foreign:  # whatever the function says of words that aren't its own
         return False
-    flat = Flat(program)
+    flat = FlatProgram(program)
     if not flat.equations:  # of what stays as it is
         return flat.outputs == list(range(len(operands)))
     eqn = flat.equations[0]
     apart = words ^ {(key, param_text(each)) for key, each in eqn.words.items()}
-    beside = all(key in BESIDE or text == "None" for key, text in apart)
+    beside = all(key in WITHOUT_BITS or text == "None" for key, text in apart)
     return flat.direct and eqn.op == name and beside
 
 

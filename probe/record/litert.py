@@ -165,7 +165,7 @@ class LiteRTOperators(graphs.Graph):
 
     def started(self, node: Node, fed: graphs.Fed, held: graphs.Held) -> graphs.Runner:
         numbers = {**self.constants, **held}
-        model = self.file.model_of(node, fed, self.known, numbers)
+        model = self.file.model_of(node, fed, self.kinds, numbers)
         interpreter = interpreter_of(model, self.switches)
         interpreter.allocate_tensors()
 

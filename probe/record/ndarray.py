@@ -25,7 +25,7 @@ from probe.record.contract import (
     CONSTANT,
     INPUT,
     WEIGHT,
-    Laid,
+    AlignedCall,
     Operation,
     Seen,
     Visit,
@@ -105,7 +105,7 @@ def operation(
             if run is None:
                 return function(*args, **words)
             means = meaning(*args, **words) if callable(meaning) else meaning
-            return run.done(name, function, args, words, means)
+            return run.operate(name, function, args, words, means)
 
         return called
 
@@ -122,25 +122,25 @@ class _ArgumentHole(int):
         return f"array {int(self)}"
 
 
-def _swap(value: Any, to: Callable[[Any], Any], kind: type = np.ndarray) -> Any:
+def _replaced(value: Any, to: Callable[[Any], Any], kind: type = np.ndarray) -> Any:
     """Arguments with what is of a kind replaced."""
     if isinstance(value, kind):
         return to(value)
     if isinstance(value, tuple | list):
-        return type(value)(_swap(item, to, kind) for item in value)
+        return type(value)(_replaced(item, to, kind) for item in value)
     if isinstance(value, Mapping):
-        return {name: _swap(item, to, kind) for name, item in value.items()}
+        return {name: _replaced(item, to, kind) for name, item in value.items()}
     return value
 
 
 def _fill_in(value: Any, arrays: Sequence[Any]) -> Any:
-    return _swap(value, arrays.__getitem__, _ArgumentHole)
+    return _replaced(value, arrays.__getitem__, _ArgumentHole)
 
 
 def _of_kind(value: Any, kind: type) -> list[Any]:
     """What is of a kind among arguments."""
     leaves: list[Any] = []
-    _swap(value, leaves.append, kind)
+    _replaced(value, leaves.append, kind)
     return leaves
 
 
@@ -201,20 +201,18 @@ class _ArrayRun:
         key = getattr(value, "key", None)
         if key is None:
             key = ("content", plain.dtype.str, plain.shape, plain.tobytes())
-        return Seen(
-            *(key, plain.shape, plain.dtype.name, lambda: plain),
-            *(getattr(value, "role", INPUT), getattr(value, "name", "")),
-            layout.bytes_behind_boundary(value) if isinstance(value, np.ndarray) else None,
-        )
+        role, name = getattr(value, "role", INPUT), getattr(value, "name", "")
+        begins = layout.bytes_behind_boundary(value) if isinstance(value, np.ndarray) else None
+        return Seen(key, plain.shape, plain.dtype.name, lambda: plain, role, name, begins)
 
-    def done(
+    def operate(
         self, name: str, function: Any, args: Any, words: Any, means: Meaning | None = None
     ) -> Any:
         """Runs an operation on plain arrays and reports it. ``means``: None, what the table says of
         it by its name."""
         reads = _of_kind((args, words), np.ndarray)
         numbers = iter(range(len(reads)))
-        held = _swap((args, words), lambda _: _ArgumentHole(next(numbers)))
+        held = _replaced((args, words), lambda _: _ArgumentHole(next(numbers)))
         seen = [self.seen(array) for array in reads]
 
         def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -225,7 +223,7 @@ class _ArrayRun:
         plain = _fill_in(held, [np.asarray(array) for array in reads])
         result = function(*plain[0], **plain[1])
         gives = [self.watched(array) for array in _several(result)]
-        again, results = Laid(run, addresses), [self.seen(array) for array in gives]
+        again, results = AlignedCall(run, addresses), [self.seen(array) for array in gives]
         self.gave.update(value.key for value in results)
         if means is None:
             operands = [
@@ -243,12 +241,14 @@ class _ArrayRun:
         self.visit(Operation(*ends, means, attributes, again, lines, ("import numpy as np",)))
         return gives if isinstance(result, tuple | list) else gives[0]
 
-    def into(self, target: Any, name: str, function: Any, args: Any, words: Any) -> WatchedArray:
+    def write_into(
+        self, target: Any, name: str, function: Any, args: Any, words: Any
+    ) -> WatchedArray:
         """Runs an operation whose result is written into an array, which is returned: as of
         ``x += y`` and ``out=x``."""
         if not isinstance(target, WatchedArray):
             _refuse_change()
-        new = self.done(name, function, args, words)
+        new = self.operate(name, function, args, words)
         np.asarray(target)[...] = np.asarray(new)
         target.run, target.key, target.role, target.name = self, new.key, INPUT, ""
         return target
@@ -281,36 +281,36 @@ class WatchedArray(np.ndarray):
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         function = ufunc if method == "__call__" else getattr(ufunc, method)
         if out[0] is None:
-            return run.done(name, function, args, words)
-        return run.into(out[0], name, _writing(function, out[0]), args, words)
+            return run.operate(name, function, args, words)
+        return run.write_into(out[0], name, _writing(function, out[0]), args, words)
 
     def __array_function__(self, func: Any, types: Any, args: Any, words: Any) -> Any:
         run, name = _run_of((args, words)), func.__name__
         assert run is not None
         if name in QUERIES or name in MADE:
-            result = func(*_swap(args, np.asarray), **_swap(words, np.asarray))
+            result = func(*_replaced(args, np.asarray), **_replaced(words, np.asarray))
             if name == "empty_like":  # whatever memory holds is no number of the function's
                 result.fill(0)
             return run.watched(result, CONSTANT) if name in MADE else result
         out = words.pop("out", None)
         if out is None:
-            return run.done(name, func, args, words)
-        return run.into(out, name, _writing(func, out), args, words)
+            return run.operate(name, func, args, words)
+        return run.write_into(out, name, _writing(func, out), args, words)
 
     def __getitem__(self, key: Any) -> Any:
         if not hasattr(self, "run"):
             return np.asarray(self)[key]
-        return self.run.done(
+        return self.run.operate(
             "getitem", lambda array, index: np.array(array[index]), (self, key), {}
         )
 
     def __setitem__(self, key: Any, value: Any) -> None:
         values = value if isinstance(value, np.ndarray) else np.asarray(value, self.dtype)
-        self.run.into(self, "setitem", partial(_set, key=key), (self, values), {})
+        self.run.write_into(self, "setitem", partial(_set, key=key), (self, values), {})
 
     def astype(self, dtype: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]
         means = s.cast(np.dtype(self.dtype).name, np.dtype(dtype).name)
-        return self.run.done("cast", lambda array: array.astype(dtype), (self,), {}, means)
+        return self.run.operate("cast", lambda array: array.astype(dtype), (self,), {}, means)
 
 
 def _set(array: np.ndarray, values: np.ndarray, key: Any) -> np.ndarray:

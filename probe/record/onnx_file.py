@@ -441,8 +441,11 @@ REDUCES = s.word_list(
 )
 # Conversions that change no value: ONNX Runtime puts them around kernels that it hasn't.
 WIDENS = {
-    *(("float16", "float32"), ("float16", "float64"), ("float32", "float64")),
-    *(("bfloat16", "float32"), ("bfloat16", "float64")),
+    ("float16", "float32"),
+    ("float16", "float64"),
+    ("float32", "float64"),
+    ("bfloat16", "float32"),
+    ("bfloat16", "float64"),
 }
 
 

@@ -26,7 +26,7 @@ from onnx import helper
 from probe.case import layout
 from probe.order.semantics import Call, Meaning, Moves
 from probe.record import graphs, onnx_file
-from probe.record.contract import Laid, OpenedFile, Operation, address_lines
+from probe.record.contract import AlignedCall, OpenedFile, Operation, address_lines
 from probe.record.graphs import Body
 from probe.record.onnx_file import BLOCKED, Block, Constant, OnnxNode
 from probe.targets.backends.onnxruntime import option_lines
@@ -109,7 +109,7 @@ class Optimised(graphs.Graph):
 
     # values
 
-    def described(self, value: Any) -> graphs.Known:
+    def described(self, value: Any) -> graphs.Kind:
         if isinstance(value, Constant):
             return value.array.shape, onnx_file.dtype_of(value.kind)
         return tuple(value.shape()), onnx_file.dtype_of(value.element_type())
@@ -203,7 +203,7 @@ class Optimised(graphs.Graph):
             return address_lines(names, addresses) + self.lines(node, called, out)
 
         assert event.again is not None
-        again = Laid(event.again, addresses)
+        again = AlignedCall(event.again, addresses)
         return replace(event, again=again, lines=lines, imports=IMPORTS)
 
     def lines(self, node: OnnxNode, read: Mapping[Any, str], out: str) -> list[str]:

@@ -52,7 +52,7 @@ INPUT_LAYER = re.compile(r"""layer\s*\{[^{}]*type\s*:\s*["']Input["'][^{}]*""")
 TOP = re.compile(r"""top\s*:\s*["']([^"']+)""")
 
 
-def declared(text: str) -> list[str]:
+def input_names(text: str) -> list[str]:
     """The names of a prototxt's inputs, each once."""
     bare = re.sub(r"#.*", "", text)
     names = TOP_INPUT.findall(bare)
@@ -254,7 +254,7 @@ def opened(
         text, weights = _two_files(file)
         halves = [np.frombuffer(half, np.uint8) for half in (text.encode(), weights) if half]
         read = partial(cv2.dnn.readNetFromCaffe, *halves)
-        inputs = tuple(Input(name, (), "") for name in declared(text))
+        inputs = tuple(Input(name, (), "") for name in input_names(text))
     model = NetFile(file.name, read, [each.name for each in inputs])
     return OpenedFile(inputs, lambda arrays: OpenCVRecorder(model, arrays, switches))
 

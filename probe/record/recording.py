@@ -233,7 +233,7 @@ def container_dtype(dtype: str) -> np.dtype:
     return plain
 
 
-class _Recorded:
+class _RunBuilder:
     """Keeps a run, whose values it numbers as they come; all runs of one thing get the same
     numbers.
 
@@ -282,12 +282,17 @@ def record_run(recorder: Recorder, keep: bool = True, store: RunStore | None = N
     """Runs it once, watched. ``keep``: its values too, not only their digests; ``store``: where, in
     memory if not given."""
     store = (store or ProcessStore()) if keep else None
-    watch = _Recorded(store)
-    outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
+    builder = _RunBuilder(store)
+    outputs = tuple(builder.number(seen) for seen in recorder.record(builder))
     # its target and note are known by now
     return Run(
-        *(recorder.target, recorder.note, watch.values, watch.operations, outputs, watch.store),
-        kinds=watch.kinds,
+        recorder.target,
+        recorder.note,
+        builder.values,
+        builder.operations,
+        outputs,
+        builder.store,
+        kinds=builder.kinds,
     )
 
 

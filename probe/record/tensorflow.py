@@ -457,10 +457,11 @@ def target() -> str:
 AGAIN = "save the model again"
 # Operations with a state that read no file, write none and call nothing outside of the graph.
 PLAIN = (
-    *(*HARMLESS, "VarHandleOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"),
-    *("DestroyResourceOp", "HashTableV2", "MutableHashTableV2", "LookupTableImportV2"),
-    *("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt"),
-    *("StatefulUniform", "StatefulStandardNormalV2", "Multinomial"),
+    *HARMLESS,
+    *"VarHandleOp AssignVariableOp AssignAddVariableOp AssignSubVariableOp".split(),
+    *"DestroyResourceOp HashTableV2 MutableHashTableV2 LookupTableImportV2 Multinomial".split(),
+    *"RandomUniform RandomStandardNormal TruncatedNormal RandomUniformInt".split(),
+    *"StatefulUniform StatefulStandardNormalV2".split(),
 )
 
 # Parts of the names of operations that do: TensorFlow's registry marks not all of them.

@@ -382,9 +382,12 @@ LOOPS, BRANCHES = ("While", "StatelessWhile"), ("If", "StatelessIf", "Case", "St
 FLOW = ("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond")
 # Stateful by TensorFlow's registry, and yet the same however often they run.
 HARMLESS = (
-    *(*CALLS, *LOOPS, *BRANCHES, "ReadVariableOp", "VarIsInitializedOp", "VariableShape", "NoOp"),
-    *("Assert", "ResourceGather", "Placeholder", "CheckNumerics", "EnsureShape"),
-    *("LookupTableFindV2", "LookupTableSizeV2", "TensorListReserve"),
+    *CALLS,
+    *LOOPS,
+    *BRANCHES,
+    *"ReadVariableOp VarIsInitializedOp VariableShape NoOp Assert ResourceGather".split(),
+    *"Placeholder CheckNumerics EnsureShape LookupTableFindV2 LookupTableSizeV2".split(),
+    "TensorListReserve",
 )
 
 READS = ("ReadVariableOp", "VarIsInitializedOp", "VariableShape")

@@ -195,7 +195,7 @@ class Values:
             key += (tensor.is_conj(), tensor.is_neg())
         return Place(tensor, memory, key, lies)
 
-    def weigh(self, tensor: torch.Tensor, name: str) -> None:
+    def name_weight(self, tensor: torch.Tensor, name: str) -> None:
         place = self.place(tensor)
         self.weights.setdefault((place.memory.number, place.lies), name)
 
@@ -334,7 +334,7 @@ class Paths:
                 while tensor is not None and functorch.is_functorch_wrapped_tensor(tensor):
                     tensor = functorch.get_unwrapped(tensor)
                 if tensor is not None:
-                    self.values.weigh(tensor, _module_path(front, f"{name}.{key}"))
+                    self.values.name_weight(tensor, _module_path(front, f"{name}.{key}"))
 
 
 # what PyTorch runs past dispatch

@@ -12,7 +12,7 @@ from probe.case import layout
 from probe.diff.running import by_running
 from probe.diff.walk import walk
 from probe.order.semantics import Meaning
-from probe.record.contract import INPUT, WEIGHT, Laid, Operation, Seen, Visit
+from probe.record.contract import INPUT, WEIGHT, AlignedCall, Operation, Seen, Visit
 from probe.ui.answers.first_difference import ComparisonQuestion, Walked
 
 Function = Callable[..., Any]
@@ -65,7 +65,7 @@ class Doubles:
                     [values[number]],
                     step.meaning,
                     {},
-                    Laid(again(step.again or step.function), [one.address for one in reads]),
+                    AlignedCall(again(step.again or step.function), [one.address for one in reads]),
                     lines(step.text) if step.text else None,
                 )
             )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probe.case import layout
-from probe.record.contract import Laid, address_lines
+from probe.record.contract import AlignedCall, address_lines
 
 X = np.arange(20, dtype=np.float32)
 
@@ -18,7 +18,7 @@ def begins(arrays: list[np.ndarray]) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("at", [0, 4, 16, 60])
 def test_operands_begin_where_they_did(at: int) -> None:
-    laid = Laid(begins, [at, None])
+    laid = AlignedCall(begins, [at, None])
     first, _, *copies = laid([X, X[::2]])
     assert first == at and [one.tolist() for one in copies] == [X.tolist(), X[::2].tolist()]
     assert laid.moved([20, 8])([X, X])[:2] == [20, 8] and laid.addresses == [at, None]

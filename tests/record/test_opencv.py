@@ -16,7 +16,7 @@ if not hasattr(cv2.dnn, "readNetFromCaffe"):
     pytest.skip("this OpenCV reads no Caffe models", allow_module_level=True)
 
 from probe.record.contract import OpenedFile  # noqa: E402
-from probe.record.opencv import declared, opened  # noqa: E402
+from probe.record.opencv import input_names, opened  # noqa: E402
 from probe.targets.backends.opencv import (  # noqa: E402
     input_text,
     layer_caffemodel,
@@ -109,7 +109,7 @@ def test_a_prototxt_names_its_inputs() -> None:
         "name: 'net' input: 'data' input_shape < dim: [1, 3] >",
         input_layer,
     ):
-        assert declared(text + layer) == ["data"]
+        assert input_names(text + layer) == ["data"]
 
 
 @pytest.mark.parametrize("text", ["", "layer {", "{ }", "layer { } }"])
