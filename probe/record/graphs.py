@@ -420,7 +420,7 @@ class GraphRecorder(ABC):
         visit(Operation("model", "", reads, gives, Unknown(self.note), {}, again))
         return gives
 
-    def given(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+    def inputs_named(self, names: Iterable[str]) -> dict[str, np.ndarray]:
         """The inputs of these names. InputError: one is missing."""
         arrays = {}
         for name in names:

@@ -184,7 +184,7 @@ class _Trace(Base):  # type: ignore[misc]
         else:
             ins, outs = ([*map(core.typeof, values)] for values in (args, gives))
             call = programs.PrimitiveCall(primitive, params, ins)
-            self._visit(call, self._reads(primitive, args), gives, meaning(call.asked(outs)))
+            self._visit(call, self._reads(primitive, args), gives, meaning(call.table_call(outs)))
         return result
 
     def stage_value(self, val: Any) -> Any:

@@ -93,7 +93,7 @@ class PrimitiveCall:
         self.primitive, self.params, self.ins = primitive, params, ins
         self.wide = bool(jax.config.jax_enable_x64)
 
-    def asked(self, outs: Sequence[Any]) -> Call:
+    def table_call(self, outs: Sequence[Any]) -> Call:
         """The call as the table is asked about it. ``outs``: abstract values of its results."""
         reads = [Operand(n, *aval_of(aval)) for n, aval in enumerate(self.ins)]
         gives, dtypes = zip(*map(aval_of, outs), strict=True) if outs else ((), ())
@@ -146,7 +146,7 @@ class Equation(Node):
     outs: Sequence[Any] = ()
 
     def called(self) -> Call:
-        return PrimitiveCall(self.native, self.words, self.ins).asked(self.outs)
+        return PrimitiveCall(self.native, self.words, self.ins).table_call(self.outs)
 
 
 def _body_of(closed: Any) -> Body:

@@ -223,7 +223,7 @@ class LiteRTRecorder(graphs.GraphRecorder):
         opening = partial(interpreter_of, self.model, self.switches)
         interpreter = graphs.read(self.name, opening, AGAIN)
         details = interpreter.get_input_details()
-        arrays = self.given(detail["name"] for detail in details)
+        arrays = self.inputs_named(detail["name"] for detail in details)
 
         def invoke() -> None:
             for detail in details:

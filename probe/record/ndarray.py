@@ -70,9 +70,9 @@ class ArrayRecorder:
             result = foreign(partial(self.function, *inputs, **weights))
             outputs = [run.kept(output) for output in _several(result)]
         # an input may be an output as it is, beside what is computed
-        known = run.gave.union(array.key for array in (*inputs, *weights.values()))
+        watched = run.gave.union(array.key for array in (*inputs, *weights.values()))
         keys = {output.key for output in outputs}
-        if keys & run.gave and keys <= known:
+        if keys & run.gave and keys <= watched:
             return outputs
         why = "it returns NumPy arrays that no recorded call of NumPy on its inputs gave"
         todo = (

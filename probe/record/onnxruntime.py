@@ -249,7 +249,7 @@ class OnnxRecorder(graphs.GraphRecorder):
 
     def plain(self) -> list[np.ndarray]:
         session = self._session(options(self.switches))
-        arrays = self.given(wanted.name for wanted in session.get_inputs())
+        arrays = self.inputs_named(wanted.name for wanted in session.get_inputs())
         try:
             outputs = session.run(None, arrays)
         except Exception as error:  # its own classes, one for each status

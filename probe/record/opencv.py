@@ -287,7 +287,7 @@ class OpenCVRecorder(graphs.GraphRecorder):
     ) -> None:
         super().__init__(model, arrays, switches)
         cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
-        for name, array in self.given(model.inputs).items():
+        for name, array in self.inputs_named(model.inputs).items():
             self.inputs[name] = array.astype(NARROW.get(array.dtype.name, array.dtype))
         self.net = self.watched(lambda: read_net(self.made()))
 

@@ -337,7 +337,7 @@ def as_one_operation(run: Run, group: Sequence[int], gives: Sequence[int]) -> Ru
     inside = [run.operations[n] for n in group]
     inner = {n for op in inside for n in op.gives}
     read = tuple(dict.fromkeys(n for op in inside for n in op.reads if n not in inner))
-    last, ends = inside[-1], (read, tuple(gives))
+    last = inside[-1]
 
     def run_chain(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Runs the operations one after the other, each alone."""
@@ -360,16 +360,20 @@ def as_one_operation(run: Run, group: Sequence[int], gives: Sequence[int]) -> Ru
         result = variables[gives[0]]
         return lines if result == out else [*lines, f"{out} = {result}"]
 
-    able = len(gives) == 1 and all(op.lines is not None for op in inside)
-    whole = Operation(
-        *(region_text(run, group), last.path, *ends, _joint_meaning(run, inside, *ends), {}),
-        run_chain if all(op.again is not None for op in inside) else None,
-        chain_lines if able else None,
-        tuple(dict.fromkeys(line for op in inside for line in op.imports)),
+    written = len(gives) == 1 and all(op.lines is not None for op in inside)
+    chain = Operation(
+        op=region_text(run, group),
+        path=last.path,
+        reads=read,
+        gives=tuple(gives),
+        meaning=_joint_meaning(run, inside, read, tuple(gives)),
+        again=run_chain if all(op.again is not None for op in inside) else None,
+        lines=chain_lines if written else None,
+        imports=tuple(dict.fromkeys(line for op in inside for line in op.imports)),
         name=last.name,
         number=len(run.operations),
     )
-    return replace(run, operations=[*run.operations, whole])
+    return replace(run, operations=[*run.operations, chain])
 
 
 def _joint_meaning(

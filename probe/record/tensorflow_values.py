@@ -503,10 +503,10 @@ def _body(
 
 
 def _function_node(proto: Any) -> FunctionNode:
-    known = schema(proto.op)
-    words = {name: attribute(proto.attr[name]) for name in known.kinds if name in proto.attr}
+    registered = schema(proto.op)
+    words = {name: attribute(proto.attr[name]) for name in registered.kinds if name in proto.attr}
     count = 0
-    for name, types in known.outputs:
+    for name, types in registered.outputs:
         counted = proto.attr[name] if name else None
         count += 1 if counted is None else len(counted.list.type) if types else int(counted.i)
     slots = [_end_of(text) for text in proto.input if not text.startswith("^")]
