@@ -183,10 +183,10 @@ def generated_inputs(
             known_as = replace(spec, dtype=spec.dtype or "float32")
             arrays[spec.name] = generated_input(known_as, shape, seed + STEP * number)
     if missing:
-        names = ", ".join(spec.name for spec in missing)
+        unsized = ", ".join(spec.name for spec in missing)
         why = "the model does not define all sizes: " + ", ".join(_open(spec) for spec in missing)
         todo = " ".join(_how(spec, vary, most) for spec in missing)
-        raise InputError("shape", names, why, f"{todo}, or --inputs FILE.npz")
+        raise InputError("shape", unsized, why, f"{todo}, or --inputs FILE.npz")
     return arrays
 
 
