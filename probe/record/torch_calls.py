@@ -625,8 +625,8 @@ def _aten_conv_backward(c: AtenCall) -> s.Meaning:
     # whose channels are the samples
     taps = tuple(c["grad_output"].shape[2:])
     frame = s.Frame(taps, frame.dilation, frame.stride, frame.padding)
-    of_weight: s.Meaning = s.convolution(frame, weights=(*spatial, 0, 1), reads=(1, 0))
-    of_weight = replace(of_weight, channels=0)
+    by_sample = s.convolution(frame, weights=(*spatial, 0, 1), reads=(1, 0))
+    of_weight: s.Meaning = replace(by_sample, channels=0)
     if c["groups"] != 1 or c["transposed"]:
         of_input = of_weight = s.Unknown("groups, or a transposed convolution")
     of_bias = s.reduced("sum", (0, *spatial))
