@@ -219,7 +219,7 @@ def scheduled_model(make: Callable[..., Any], x: np.ndarray, dtype: str, at: str
 def against_referee(answer: Scheduled, name: str, count: int, length: int, axis: int) -> Row:
     row = counted(answer) | {"referee": name or None}
     sources = [] if answer.walked is None else answer.walked.found.sources[:2]
-    named = any(each.differing == count and (name in each.op or each.joint) for each in sources)
+    named = any(each.differing == count and (name in each.op or each.grouped) for each in sources)
     positions = np.zeros(length, int)
     for piece in answer.found:
         for each in piece.differences:
@@ -289,14 +289,14 @@ def gradients(step: Any) -> Row:
     answer = probe.first_difference(*both, time="20m", progress=lambda _: None)
     found = answer.found
     causes = [cause for cause in found.causes.values() if cause.differing]
-    apart = sum(one.verdict == "source" or bool(one.own) for one in found.operations)
+    apart = sum(one.verdict == "source" or bool(one.differing_alone) for one in found.operations)
     explained = len(causes) == apart and all(cause.explained for cause in causes)
     kinds = dict.fromkeys(cause.kind or "not explained" for cause in causes)
     right = not found.enters and explained and (step.loss != "mean" or step.added())
     return {
         "verdict": answer.verdict,
         "called": f"mistake at {found.enters}" if found.enters else ", ".join(kinds) or "equal",
-        **numbers(found.plain),
+        **numbers(found.outputs_by_index),
         "enters": found.enters or None,
         "first": None if found.first is None else found.first.op,
         "right": found.enters.startswith(step.enters) if step.planted else right,

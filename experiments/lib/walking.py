@@ -118,7 +118,7 @@ def walked(sides: tuple[Given, Given], target: str) -> Answer:
         "examined": found.examined,
         "sources": verdicts.count("source"),
         "carried": verdicts.count("carried"),
-        "own": sum(bool(each.own) for each in found.operations),
+        "own": sum(bool(each.differing_alone) for each in found.operations),
         "healed": verdicts.count("healed"),
         "one_side": verdicts.count("left") + verdicts.count("right"),
         "first": first and first.name,
@@ -143,7 +143,7 @@ def _outputs(found: Any) -> Row:
         "compared": sum(pair.compared for pair in pairs),
         "differing": sum(pair.differing for pair in pairs),
         "max_ulp": None if None in ulps else max(ulps, default=0),
-        "scaled": max((pair.scaled for pair in pairs), default=0.0),
+        "scaled": max((pair.distance_in_eps for pair in pairs), default=0.0),
         "rows": rows,
         "crossed": crossed,
     }
@@ -169,12 +169,12 @@ def _decisions(found: Any, pair: Any) -> tuple[int, int]:
 def _sources(found: Any) -> list[Row]:
     rows = []
     for number, one in enumerate(found.operations):
-        if one.verdict != "source" and not one.own:
+        if one.verdict != "source" and not one.differing_alone:
             continue
         cause = found.causes.get(number)
         row: Row = {"number": number, "name": one.name, "op": one.op, "kind": kind(found, one)}
         row |= {"verdict": one.verdict, "compared": one.compared, "max_ulp": one.max_ulp}
-        row["differing"] = one.own or one.differing
+        row["differing"] = one.differing_alone or one.differing
         if cause is not None:
             row |= {"cause": cause.kind or None, "examined": cause.examined}
             row |= {"replayed": cause.replayed, "alone": int(cause.alone)}

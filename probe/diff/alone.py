@@ -33,7 +33,7 @@ from probe.case.case import Case
 from probe.case.errors import Foreign, InputError, ProbeError, foreign
 from probe.case.geometry import TransposedSizes, WindowSizes
 from probe.case.operation import OPERATIONS
-from probe.diff.difference import NAMES, Difference, Pair, Region, measure_pair
+from probe.diff.difference import NAMES, Difference, Region, ValuePair, measure_pair
 from probe.diff.repeated import is_mask
 from probe.diff.sums import OperationSum, ProductLetters, SumSession, behind_of, sum_of
 from probe.explain import comparison
@@ -80,14 +80,14 @@ class Alone:
     operation: Operation
     output: int
     """Which of its results is compared."""
-    pair: Pair
+    pair: ValuePair
     """What of that must agree."""
     left_or_right: int
     """0 of the left side, 1 of the right."""
     reads: list[np.ndarray]
     gives: list[np.ndarray]
     again: Isolated | None
-    pairs: Sequence[Pair] = ()
+    pairs: Sequence[ValuePair] = ()
     """What both sides read."""
 
     @property
@@ -106,7 +106,7 @@ class Alone:
         return None if again is None else replace(self, again=again).rerun()
 
     @classmethod
-    def of(cls, run: Run, number: int, output: int, pair: Pair, left_or_right: int) -> Alone:
+    def of(cls, run: Run, number: int, output: int, pair: ValuePair, left_or_right: int) -> Alone:
         """Operation ``number`` of a run. LeftOut: a recording on disk hasn't its operands."""
         op = run.operations[number]
         arrays = run.arrays((*op.reads, *op.gives))
@@ -143,7 +143,7 @@ class Alone:
 
     def taken(self, output: np.ndarray) -> np.ndarray:
         """The elements of such an output that must agree, flat."""
-        taken = self.pair.selection.taken(output, self.left_or_right)
+        taken = self.pair.selection.elements(output, self.left_or_right)
         return np.ascontiguousarray(taken).reshape(-1)
 
     def rerun_output(self, reads: list[np.ndarray] | None = None) -> np.ndarray:
@@ -240,7 +240,7 @@ def isolated_sides(
     comes back where that is not on both sides. What only passes on what differs before is run on
     what agrees, and differs by itself then. LeftOut: a recording hasn't its operands.
     """
-    if region.own and output is None:
+    if region.differing_alone and output is None:
         right, region = as_source(region, left, right)
     differing = (n for n, pair in enumerate(region.gives) if not pair.equal)
     output = next(differing, None) if output is None else output
@@ -248,10 +248,10 @@ def isolated_sides(
         return None
     pair, pairs = region.gives[output], region.reads
     runs, numbers = [left, right], [region.left, region.right]
-    if region.joint:
+    if region.grouped:
         # of what is given one value is looked at, with the operations that it comes from
         for at, value in enumerate((pair.left, pair.right)):
-            values, inside = runs[at].values, region.inside[at]
+            values, inside = runs[at].values, region.members[at]
             outside = {n for n, value in enumerate(values) if value.given not in inside}
             group = operations_between(runs[at], [value], outside)[0]
             runs[at] = as_one_operation(runs[at], group, [value])
@@ -368,13 +368,13 @@ def find_own_differences(difference: Difference, seconds: float = SECONDS) -> tu
     """
     runnable, left, right = list[Region](), difference.left, difference.right
     for region in difference.operations:
-        if region.verdict == "carried" and region.right is not None and not region.joint:
+        if region.verdict == "carried" and region.right is not None and not region.grouped:
             first, second = left.operations[region.left or 0], right.operations[region.right]
             paired = len(region.reads) == len(first.reads) == len(second.reads)
             if not paired or second.again is None:
                 continue
             if isinstance(second.meaning, Passes | Reshapes | Same | Turns):
-                region.own = 0  # it hands on the numbers that it reads
+                region.differing_alone = 0  # it hands on the numbers that it reads
             else:
                 runnable.append(region)
     begun, tried = time.monotonic(), 0
@@ -387,22 +387,22 @@ def find_own_differences(difference: Difference, seconds: float = SECONDS) -> tu
         except NOT_ALONE:
             continue
         floating = (pair for pair in gives if left.values[pair.left].floating)
-        region.own = sum(pair.differing for pair in floating)
+        region.differing_alone = sum(pair.differing for pair in floating)
     return tried, len(runnable) if tried else 0
 
 
-def healed(region: Region, left: Run, right: Run) -> tuple[dict[int, np.ndarray], list[Pair]]:
+def healed(region: Region, left: Run, right: Run) -> tuple[dict[int, np.ndarray], list[ValuePair]]:
     """Runs the right operation on what it read there, with the left's bits wherever both must
     agree. Gives the arrays of what it reads and gives then, by number, and what differs of its
     results. LeftOut: it is not in the recording."""
     again = right.operations[region.right or 0].again
     assert again is not None
     left_arrays = left.arrays(pair.left for pair in (*region.reads, *region.gives))
-    arrays, gives = right.arrays(pair.right for pair in region.reads), list[Pair]()
+    arrays, gives = right.arrays(pair.right for pair in region.reads), list[ValuePair]()
     for pair in region.reads:
         if not (pair.selection.empty or pair.equal):
-            taken = pair.selection.taken(left_arrays[pair.left], 0)
-            arrays[pair.right] = pair.selection.put(arrays[pair.right], taken, 1)
+            taken = pair.selection.elements(left_arrays[pair.left], 0)
+            arrays[pair.right] = pair.selection.with_elements(arrays[pair.right], taken, 1)
     outputs = foreign(again, [arrays[pair.right] for pair in region.reads])
     if len(outputs) < len(region.gives):
         raise LeftOut(len(outputs))
@@ -410,7 +410,7 @@ def healed(region: Region, left: Run, right: Run) -> tuple[dict[int, np.ndarray]
         arrays[pair.right] = np.asarray(output)
         value = left.values[pair.left]
         compared = pair.selection.count(value.shape)
-        measured = Pair(pair.left, pair.right, pair.selection, pair.known, compared)
+        measured = ValuePair(pair.left, pair.right, pair.selection, pair.unselected, compared)
         if compared:
             measure_pair(measured, left_arrays[pair.left], arrays[pair.right], value.dtype)
         gives.append(measured)
@@ -658,7 +658,7 @@ def _cases_along(run: Run) -> Iterator[tuple[Case, str]]:
     """The convolutions and products of a run in order, each with what it is called and where."""
     for number, op in enumerate(run.operations):
         with suppress(ProbeError, KeyError, IndexError):
-            pair = Pair.of_all(op.gives[0], op.gives[0], 1)
+            pair = ValuePair.of_all(op.gives[0], op.gives[0], 1)
             case = case_of(Alone.of(run, number, 0, pair, 0))
             words = as_users_write(case, Target.parse(run.target).name, bool(op.path))
             yield case, f"{words} at {op.path}" if op.path else words

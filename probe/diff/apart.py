@@ -39,7 +39,7 @@ from probe.diff.folder import (
     write_recording,
 )
 from probe.diff.repeated import Marks, repeated_with_others
-from probe.diff.watched import watched
+from probe.diff.running import watch
 from probe.order.semantics import Unknown
 from probe.record import RECORDERS
 from probe.record.contract import INPUT, Input, Isolated
@@ -444,7 +444,7 @@ class ProcessRecording(child.Worker):
         model, out = request["model"], Path(request["out"])
         subject = model if is_function(model) else Path(model).name
         with begin_recording(out) as store:
-            run, notes = watched(recorder, request["what"], store)
+            run, notes = watch(recorder, request["what"], store)
             notes += request["notes"]
             on_target = replace(run, target=request["target"])
             write_recording(on_target, out, subject, request["most"], notes)
@@ -465,7 +465,7 @@ class ProcessRecording(child.Worker):
         marks = repeated_with_others(run, recorder, inputs, where, dtypes)
         header = {
             "changed": [*marks.changed],
-            "missing": sorted(marks.missing),
+            "missing": sorted(marks.unknown),
             "repetitions": marks.repetitions,
         }
         return header, _by_number(marks.changed.values())

@@ -93,7 +93,7 @@ def candidate(
     def read() -> tuple[np.ndarray, np.ndarray]:
         both = run.array(number), again.array(number_again)
         first, second = (
-            floats.widen(box.beside(np.asarray(array), 0), value.dtype) for array in both
+            floats.widen(box.on_lines(np.asarray(array), 0), value.dtype) for array in both
         )
         return first, second
 
@@ -101,7 +101,7 @@ def candidate(
         array = side.array(n)
         if array is None or array.shape != value.shape:
             return None
-        wide = floats.widen(box.beside(array, 0), value.dtype)
+        wide = floats.widen(box.on_lines(array, 0), value.dtype)
         if wide.size < LEAST or not np.isfinite(wide).all() or np.ptp(wide) == 0:
             return None
     return Candidate(number, value.given, lines, read, value.dtype, moves)

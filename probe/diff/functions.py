@@ -35,8 +35,7 @@ import numpy as np
 
 from probe.case import floats, layout
 from probe.case.errors import Foreign, ProbeError, foreign
-from probe.diff import settled
-from probe.diff.match import RunningMatch, Sides
+from probe.diff.match import Repetitions, RunningMatch, agreeing_elements
 from probe.diff.pairing import near_share
 from probe.diff.repeated import (
     SEED,
@@ -46,10 +45,10 @@ from probe.diff.repeated import (
     aligned,
     independent,
     other_content,
-    starts,
+    places_of_piece,
     unheard,
 )
-from probe.diff.running import Here, both_again, handed_values, marks_of
+from probe.diff.running import InProcess, cached_values, marks_of, record_both
 from probe.record.contract import Recorder
 from probe.record.recording import Operation, Run
 from probe.record.store import array_digest
@@ -123,7 +122,7 @@ class _TwoFunctions:
     def match(self) -> RunningMatch:
         if not self.arrays:
             return RunningMatch.of(*self.runs)
-        nothing = RunningMatch(self.runs, Sides(again=self.again))
+        nothing = RunningMatch(self.runs, Repetitions(record_others=self.again))
         searched = self._searched()
         unequal = {name: self._unequal(name) for name in self.arrays}
         self.unequal = {name for name, where in unequal.items() if where.any()}
@@ -191,7 +190,7 @@ class _TwoFunctions:
         """``left``, ``right``: what each side doesn't read."""
         marks = self._marks(0, right), self._marks(1, left)
         before = _before(right), _before(left)
-        match = RunningMatch(self.runs, Sides(marks, before, again=self.again))
+        match = RunningMatch(self.runs, Repetitions(marks, before, record_others=self.again))
         for side, where in ((0, left), (1, right)):
             behind = self._behind(side, where, match, before)
             if behind is not None:
@@ -212,28 +211,28 @@ class _TwoFunctions:
         opposite = 1 - side
         later = {name: unread[name] & ~first[name] for name in unread}
         part = {name: ~unread[name] & where.any() for name, where in first.items()}
-        sides = Sides(match.sides.marks, before, again=self.again)
-        for name, where in (("marks", later), ("own", part), ("earlier", first)):
+        sides = Repetitions(match.repetitions.lacking, before, record_others=self.again)
+        for name, where in (("lacking", later), ("of_step", part), ("of_history", first)):
             both = list(getattr(sides, name))
             both[opposite] = self._marks(opposite, where)
             setattr(sides, name, (both[0], both[1]))
-        handed, unlike = handed_values(self.runs, side)
-        sides.unlike = match.sides.unlike = unlike
-        sides.handed = (handed, ()) if opposite == 0 else ((), handed)
+        cached, unlike = cached_values(self.runs, side)
+        sides.unlike_cache = match.repetitions.unlike_cache = unlike
+        sides.cached = (cached, ()) if opposite == 0 else ((), cached)
         behind = RunningMatch(self.runs, sides)
-        if handed or _all_paired(behind, side, near=True):
+        if cached or _all_paired(behind, side, near=True):
             return behind
         return None
 
     def _marks(self, side: int, where: Where) -> Marks | None:
         """Repeats a side's run with other content in these places; None: there are none."""
-        repeater = Here(self.sides[side].with_arrays, self.dtypes, self.unequal)
+        repeater = InProcess(self.sides[side].with_arrays, self.dtypes, self.unequal)
         return marks_of(repeater, self.runs[side], self.arrays, where)
 
     def again(self) -> tuple[Run, Run] | None:
         """Records both on independent inputs."""
         inputs = independent(self.arrays, self.dtypes)
-        return both_again((Here(side.with_arrays) for side in self.sides), (inputs, inputs))
+        return record_both((InProcess(side.with_arrays) for side in self.sides), (inputs, inputs))
 
 
 def _is_same_call(left: Run, op: Operation, right: Run, partner: Operation) -> bool:
@@ -280,7 +279,7 @@ def _shared(left: FunctionSide, right: FunctionSide) -> tuple[Arrays, dict[str, 
                 break
             if not axes:
                 continue
-            if at := [start for (start,) in starts(first.bits, second.bits, axes[:1])]:
+            if at := [start for (start,) in places_of_piece(first.bits, second.bits, axes[:1])]:
                 sizes = axes[0], first.bits.shape[axes[0]], second.bits.shape[axes[0]]
                 pieces.append((name, partner, sizes, at))
                 only[1].remove(partner)
@@ -343,7 +342,7 @@ def _all_paired(match: RunningMatch, side: int, near: bool = False) -> bool:
         pair = match.pair(*outputs)
         if pair.compared != np.prod(values[(pair.left, pair.right)[side]].shape):
             return False
-        both = settled.agreeing_elements(pair, match.runs) if near else None
+        both = agreeing_elements(pair, match.runs) if near else None
         if near and (both is None or near_share(*both) != 1):
             return False
     return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -28,80 +29,94 @@ ALL = slice(None)
 class Selection:
     """Elements of a left value and of a right one that must agree, pair by pair.
 
-    ``lines``: of the left value and of the right one, which lines along each axis lie beside each
-    other. ``agree``: bool, to be broadcast over these: which elements there must agree; None: all.
-    ``turned``: of two values whose axes stand in another order, that of the right's, but for those
-    of size 1, in which they are the left's.
+    The example: sample 2 of a batch of 8, alone on the left, of shape (1, 64) against (8, 64).
     """
 
     lines: tuple[tuple[Lines, ...], tuple[Lines, ...]] = ((), ())
-    agree: np.ndarray | None = None
-    turned: tuple[int, ...] | None = None
+    """Of the left value and of the right one, which lines along each axis lie beside each other:
+    ``((slice(None), slice(None)), (slice(2, 3), slice(None)))``. Axes that aren't there: all."""
+    agreeing: np.ndarray | None = None
+    """Which elements on these lines must agree: bool, to be broadcast; None: all."""
+    axis_order: tuple[int, ...] | None = None
+    """The order of the right value's axes, without those of size 1, in which they are the left's:
+    ``(0, 2, 3, 1)`` of channels first against channels last; None: the same order."""
 
     @property
     def empty(self) -> bool:
-        return self.agree is not None and not self.agree.any()
+        return self.agreeing is not None and not self.agreeing.any()
 
     @property
-    def cut(self) -> set[int]:
+    def cut_axes(self) -> set[int]:
         """The axes of which a side's lines are not all there, in their order."""
         return {n for side in self.lines for n, lines in enumerate(side) if not is_all(lines)}
 
     @property
-    def whole(self) -> bool:
+    def all_by_index(self) -> bool:
         """Whether all elements of both sides are selected, each with the one at its place."""
-        return self.agree is None and self.turned is None and not self.cut
+        return self.agreeing is None and self.axis_order is None and not self.cut_axes
 
     @property
     def in_place(self) -> bool:
         """Whether both sides' lines have the same numbers."""
-        return self.turned is None and all(map(_same_lines, *self.lines))
+        return self.axis_order is None and all(map(_same_lines, *self.lines))
 
-    def beside(self, array: np.ndarray, side: int) -> np.ndarray:
+    def on_lines(self, array: np.ndarray, side: int) -> np.ndarray:
         """The lines of the left (0) or right (1) value, in a shape that both sides have."""
         for axis, lines in enumerate(self.lines[side]):
             if not is_all(lines):
                 array = array[(ALL,) * axis + (lines,)]
-        if self.turned is not None:
+        if self.axis_order is not None:
             array = array.reshape([n for n in array.shape if n != 1])
-            array = array.transpose(self.turned) if side else array
+            array = array.transpose(self.axis_order) if side else array
         return array
 
-    def taken(self, array: np.ndarray, side: int) -> np.ndarray:
+    def elements(self, array: np.ndarray, side: int) -> np.ndarray:
         """The selected elements of a side's value, in one order on both sides."""
-        part = self.beside(array, side)
-        return part if self.agree is None else part[np.broadcast_to(self.agree, part.shape)]
+        part = self.on_lines(array, side)
+        return part if self.agreeing is None else part[np.broadcast_to(self.agreeing, part.shape)]
 
     def _size(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of what lies on the lines of the left value, which has this one."""
-        return self.beside(np.broadcast_to(np.zeros((), bool), shape), 0).shape
+        return self.on_lines(np.broadcast_to(np.zeros((), bool), shape), 0).shape
 
     def count(self, shape: tuple[int, ...]) -> int:
         """How many elements of the left value, of this shape, are selected."""
         size = prod(self._size(shape))
-        return size if self.agree is None else int(self.agree.sum()) * size // self.agree.size
+        return (
+            size if self.agreeing is None else int(self.agreeing.sum()) * size // self.agreeing.size
+        )
 
-    def only(self, where: np.ndarray, shape: tuple[int, ...]) -> Selection:
+    def restricted_to(self, where: np.ndarray, shape: tuple[int, ...]) -> Selection:
         """Those of the selected elements at which ``where`` is True: bool, as ``taken`` has them.
         ``shape``: the left value's."""
         agree = np.zeros(self._size(shape), bool)
-        agree[... if self.agree is None else np.broadcast_to(self.agree, agree.shape)] = where
-        return replace(self, agree=agree)
+        agree[... if self.agreeing is None else np.broadcast_to(self.agreeing, agree.shape)] = where
+        return replace(self, agreeing=agree)
 
-    def put(self, array: np.ndarray, values: np.ndarray | np.bool_, side: int) -> np.ndarray:
+    def with_elements(
+        self, array: np.ndarray, values: np.ndarray | np.bool_, side: int
+    ) -> np.ndarray:
         """A copy of a side's value with these elements in the places of the selected."""
         copy = np.array(array, order="C")
-        places = self.taken(np.arange(array.size).reshape(array.shape), side)
+        places = self.elements(np.arange(array.size).reshape(array.shape), side)
         copy.reshape(-1)[places] = values if np.ndim(values) == 0 else values.reshape(places.shape)
         return copy
 
     def mask(self, shape: tuple[int, ...], side: int) -> np.ndarray:
         """Where a side's value of ``shape`` is selected: bool."""
-        return self.put(np.zeros(shape, bool), np.True_, side)
+        return self.with_elements(np.zeros(shape, bool), np.True_, side)
 
 
 # All elements of two values of one shape, and no element of either.
-WHOLE, NOTHING = Selection(), Selection(agree=np.zeros((), bool))
+ALL_BY_INDEX, NOTHING = Selection(), Selection(agreeing=np.zeros((), bool))
+
+
+class Unselected(Enum):
+    """What is known of the elements of two values that are not selected."""
+
+    FREE = "they need not agree: they depend on what one run lacks, as positions of a longer input"
+    UNKNOWN = "it is not known whether they must agree, as of rows that a router sent elsewhere"
+    ABSENT = "there are none: empty arrays, or uint8 weights that stand for the other's int8 ones"
 
 
 def is_all(lines: Lines) -> bool:
@@ -130,25 +145,30 @@ BEHIND = 0.9
 
 
 @dataclass
-class Side:
-    """A value of one side.
+class MarkedValue:
+    """A value of one side, with what repetitions say about its elements.
 
-    ``mark``: bool, depends on inputs that the other side lacks; ``own``: bool, depends on the
-    other side's own part (a step behind a cache), None if that was not asked. ``complete``: the
-    other side lacks nothing. ``before``: which part of it stands before what the other side has.
-    ``piece``: see :class:`probe.diff.match.Sides`. ``lines``: those that are left of some axes.
+    The example: the keys of positions 0 to 8, of shape (1, 9, 64), where the other side computes
+    position 8 behind a cache. Marks are bool, of size 1 along axes along which they are the same.
     """
 
     shape: tuple[int, ...]
-    mark: np.ndarray
+    lacking: np.ndarray
+    """Depends on inputs that the other side lacks."""
     array: Callable[[], np.ndarray | None]
-    own: np.ndarray | None = None
-    complete: bool = False
-    before: Fraction = Fraction(0)
+    """Its numbers; None: a recording has left them out."""
+    of_step: np.ndarray | None = None
+    """Depends on the step's own inputs: of the keys those of position 8. None: there is no step."""
+    lacks_nothing: bool = False
+    """Whether the other side has all that it depends on, so that shapes have to be the same."""
+    begins_at: Fraction = Fraction(0)
+    """Which part of the inputs stands before what the other side has: 8/9."""
     piece: tuple[int, int, int] | None = None
+    """As ``probe.diff.match.Repetitions`` has it."""
     lines: dict[int, Lines] = field(default_factory=dict)
+    """Of axes that were cut, the lines that are left: ``{1: slice(8, 9)}``."""
 
-    def cut(self, axis: int, numbers: np.ndarray) -> Side:
+    def on_lines(self, axis: int, numbers: np.ndarray) -> MarkedValue:
         """The same with these lines of an axis alone."""
 
         def on_lines(mark: np.ndarray) -> np.ndarray:
@@ -157,22 +177,22 @@ class Side:
         return replace(
             self,
             shape=(*self.shape[:axis], len(numbers), *self.shape[axis + 1 :]),
-            mark=on_lines(self.mark),
-            own=None if self.own is None else on_lines(self.own),
+            lacking=on_lines(self.lacking),
+            of_step=None if self.of_step is None else on_lines(self.of_step),
             lines={**self.lines, axis: as_lines(numbers)},
         )
 
 
-def paired(left: Side, right: Side) -> Selection | None:
-    """Returns the elements that must agree, pair by pair; None: it can't be seen which belong
-    together."""
+def must_agree(left: MarkedValue, right: MarkedValue) -> Selection | None:
+    """The elements that must agree, pair by pair; None: it can't be seen which belong together."""
     if len(left.shape) != len(right.shape):
         return None
     axes = [axis for axis, (n, m) in enumerate(zip(left.shape, right.shape, strict=True)) if n != m]
     if left.piece is not None:
-        return _behind_state(left, right, axes)
-    whole = left.complete and right.complete and left.own is None and right.own is None
-    if axes and whole and not (left.mark.any() or right.mark.any()):
+        return _behind_cache(left, right, axes)
+    lacks_nothing = left.lacks_nothing and right.lacks_nothing
+    lacks_nothing &= left.of_step is None and right.of_step is None
+    if axes and lacks_nothing and not (left.lacking.any() or right.lacking.any()):
         return None
     best, near = None, SHARE
     for number, (first, second, sure) in enumerate(_ways(left, right, axes)):
@@ -187,7 +207,9 @@ def paired(left: Side, right: Side) -> Selection | None:
     return best
 
 
-def _ways(left: Side, right: Side, axes: list[int]) -> Iterator[tuple[Side, Side, bool]]:
+def _ways(
+    left: MarkedValue, right: MarkedValue, axes: list[int]
+) -> Iterator[tuple[MarkedValue, MarkedValue, bool]]:
     """Yields both sides cut to lines that may belong together along these axes, and whether that is
     sure."""
     if not axes:
@@ -197,42 +219,40 @@ def _ways(left: Side, right: Side, axes: list[int]) -> Iterator[tuple[Side, Side
     shorter = left.shape[axis] < right.shape[axis]
     longer, count = (right, left.shape[axis]) if shorter else (left, right.shape[axis])
     for numbers, sure in _lines(longer, axis, count):
-        cut = longer.cut(axis, numbers)
+        cut = longer.on_lines(axis, numbers)
         both = (left, cut) if shorter else (cut, right)
         for first, second, others_too in _ways(*both, more):
             yield first, second, sure and others_too
 
 
-def _lines(longer: Side, axis: int, count: int) -> Iterator[tuple[np.ndarray, bool]]:
-    """Yields which ``count`` lines of an axis may be those of the shorter side, the most telling
-    way first, and whether it is sure."""
-    size, rest = longer.shape[axis], tuple(k for k in range(len(longer.shape)) if k != axis)
+def _lines(longer: MarkedValue, axis: int, count: int) -> Iterator[tuple[np.ndarray, bool]]:
+    """Which ``count`` lines of an axis may be those of the shorter side, the most telling way
+    first, and whether it is sure."""
+    size = longer.shape[axis]
+    across = tuple(k for k in range(len(longer.shape)) if k != axis)
 
     def changes(mark: np.ndarray, how: str) -> np.ndarray:
-        return np.broadcast_to(getattr(mark, how)(axis=rest), size)
+        return np.broadcast_to(getattr(mark, how)(axis=across), size)
 
-    nothing_lacked, something_own = ~changes(longer.mark, "any"), ~changes(longer.mark, "all")
-    told = [nothing_lacked, something_own]
-    if longer.own is not None:
-        told = [
-            nothing_lacked & changes(longer.own, "any"),
-            changes(longer.own, "all"),
-            *told,
-        ]
-    for lines in told:
+    unlacking, unchanged = ~changes(longer.lacking, "any"), ~changes(longer.lacking, "all")
+    candidates = [unlacking, unchanged]
+    if longer.of_step is not None:
+        of_step = [unlacking & changes(longer.of_step, "any"), changes(longer.of_step, "all")]
+        candidates = of_step + candidates
+    for lines in candidates:
         if lines.sum() == count:
             yield np.flatnonzero(lines), True
     # where the piece stands in the inputs: at the end of a prefix outputs may read more, and fewer
     # lines are unchanged; sure where these are the first of the piece's
-    begin, unchanged = int(longer.before * size), np.flatnonzero(something_own)
+    begin, numbers = int(longer.begins_at * size), np.flatnonzero(unchanged)
     if begin + count <= size:
-        fewer = np.array_equal(unchanged, begin + np.arange(len(unchanged)))
-        yield begin + np.arange(count), fewer and len(unchanged) <= count
+        fewer = np.array_equal(numbers, begin + np.arange(len(numbers)))
+        yield begin + np.arange(count), fewer and len(numbers) <= count
     # a sample among others that are longer is filled up behind, wherever it stands among them
     yield np.arange(count), False
 
 
-def _behind_state(left: Side, right: Side, axes: list[int]) -> Selection | None:
+def _behind_cache(left: MarkedValue, right: MarkedValue, axes: list[int]) -> Selection | None:
     """What a piece behind a state has in common with the whole: along each axis of other sizes its
     own positions, or all up to its end. Blocks of other positions may have these sizes too, so that
     the numbers must be near."""
@@ -245,15 +265,15 @@ def _behind_state(left: Side, right: Side, axes: list[int]) -> Selection | None:
         begin = at // total if not at % total and count * total == end - at else 0
         if not begin and count * total != end:
             return None
-        cut = cut.cut(axis, begin + np.arange(count))
+        cut = cut.on_lines(axis, begin + np.arange(count))
     selection = _agreeing(left, cut)
     share = nearness(left, right, selection)
     return selection if share is not None and share > BEHIND else None
 
 
-def _agreeing(left: Side, right: Side) -> Selection:
+def _agreeing(left: MarkedValue, right: MarkedValue) -> Selection:
     """The elements of two sides of one shape that depend on nothing that either lacks."""
-    agree = compact(~(left.mark | right.mark))
+    agree = compact(~(left.lacking | right.lacking))
     if not agree.any():
         return NOTHING
     first, second = (
@@ -266,7 +286,7 @@ def by_position(
     left: tuple[int, ...], right: tuple[int, ...], before: tuple[Fraction, Fraction]
 ) -> Selection | None:
     """Lays a value beside the piece of the other's that stands where the inputs' piece does, by
-    their shapes; None: there is no such piece. ``before``: as ``Side`` has it, of both."""
+    their shapes; None: there is no such piece. ``before``: as ``MarkedValue`` has it, of both."""
     lines: list[list[Lines]] = [[ALL] * len(left), [ALL] * len(left)]
     for axis, sizes in enumerate(zip(left, right, strict=True)):
         longer, count = int(sizes[0] < sizes[1]), min(sizes)
@@ -279,42 +299,45 @@ def by_position(
     return None if left == right else Selection((tuple(lines[0]), tuple(lines[1])))
 
 
-def nearness(left: Side, right: Side, selection: Selection) -> float | None:
-    """Returns the share of paired elements that are near each other; None: it isn't known."""
+def nearness(left: MarkedValue, right: MarkedValue, selection: Selection) -> float | None:
+    """The share of paired elements that are near each other; None: it isn't known."""
     arrays = left.array(), right.array()
     if arrays[0] is None or arrays[1] is None or selection.empty:
         return None
-    ours, theirs = (selection.taken(np.asarray(a), n) for n, a in enumerate(arrays))
-    return near_share(ours, theirs)
+    both = (selection.elements(np.asarray(array), side) for side, array in enumerate(arrays))
+    return near_share(*both)
 
 
 # Numbers of two arrays that say whether they are near each other.
 ENOUGH = 1 << 15
 
 
-def near_share(ours: np.ndarray, theirs: np.ndarray) -> float:
+def near_share(left: np.ndarray, right: np.ndarray) -> float:
     """The share of numbers that are near each other: of large arrays of every 17th or the like,
     for what belongs together is told by a few thousand."""
-    if ours.shape != theirs.shape or not ours.size:
+    if left.shape != right.shape or not left.size:
         return 0.0
-    step = (ours.size // ENOUGH) | 1  # odd, so that it goes through the channels
+    step = (left.size // ENOUGH) | 1  # odd, so that it goes through the channels
     if step > 1:
-        ours, theirs = ours.reshape(-1)[::step], theirs.reshape(-1)[::step]
-    if ours.dtype.kind not in "fc":
-        return float(np.mean(ours == theirs))
-    finite = np.abs(theirs[np.isfinite(theirs)])
+        left, right = left.reshape(-1)[::step], right.reshape(-1)[::step]
+    if left.dtype.kind not in "fc":
+        return float(np.mean(left == right))
+    finite = np.abs(right[np.isfinite(right)])
     scale = float(finite.max(initial=0.0))
     with np.errstate(all="ignore"):
-        near = (np.abs(ours - theirs) <= NEAR * scale) | (ours == theirs)
-    return float(np.mean(near | (np.isnan(ours) & np.isnan(theirs))))
+        near = (np.abs(left - right) <= NEAR * scale) | (left == right)
+    return float(np.mean(near | (np.isnan(left) & np.isnan(right))))
 
 
 # Fewest elements of a line that can identify it; most pairs of elements that are compared.
 LINE, MOST = 4, 1 << 27
 
+# Largest distance between matching lines, relative to the largest element of the line.
+BY_VALUE = 1e-3
+
 
 def lines_by_value(left: np.ndarray, right: np.ndarray) -> Selection | None:
-    """Returns which lines of two values belong together, as they are close; None: none are.
+    """Which lines of two values belong together, as they are close; None: none are.
 
     For values whose shape depends on the inputs, as rows that a router sends to an expert. Lines
     run along the only axis along which the sizes differ, along the first where none does.
@@ -326,23 +349,21 @@ def lines_by_value(left: np.ndarray, right: np.ndarray) -> Selection | None:
     axis = axes[0]
     if len(axes) > 1 or not left.size or not right.size:  # a router may send no rows to an expert
         return None
-    ours, theirs = (np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1) for a in (left, right))
-    if ours.shape[1] < LINE or ours.size * len(theirs) > MOST:
+    lines, candidates = (
+        np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1) for array in (left, right)
+    )
+    if lines.shape[1] < LINE or lines.size * len(candidates) > MOST:
         return None
-    at, to = list[int](), list[int]()
-    for number, line in enumerate(ours):
+    left_numbers, right_numbers = list[int](), list[int]()
+    for number, line in enumerate(lines):
         with np.errstate(all="ignore"):
-            far = np.abs(theirs - line).max(axis=1)
+            far = np.abs(candidates - line).max(axis=1)
         limit = BY_VALUE * np.abs(line).max()
         near = np.flatnonzero(far <= limit)
         if len(near) == 1 and np.ptp(line) > limit:  # alike lines can't be told apart
-            at.append(number)
-            to.append(int(near[0]))
-    if not at or len(set(to)) < len(to):
+            left_numbers.append(number)
+            right_numbers.append(int(near[0]))
+    if not left_numbers or len(set(right_numbers)) < len(right_numbers):
         return None
     before = (ALL,) * axis
-    return Selection(((*before, np.array(at)), (*before, np.array(to))))
-
-
-# Largest distance between matching lines, relative to the largest element of the line.
-BY_VALUE = 1e-3
+    return Selection(((*before, np.array(left_numbers)), (*before, np.array(right_numbers))))

@@ -24,7 +24,7 @@ import numpy as np
 from probe.case import floats
 from probe.case.errors import Foreign, InputError, Nondeterministic, ProbeError, foreign
 from probe.diff.alone import evenly
-from probe.diff.repeated import HALF, aligned, close, contents, differing, unheard
+from probe.diff.repeated import HALF_OF_DIGITS, aligned, close, contents, differing, unheard
 from probe.explain.outputs import (
     OutputDifference,
     output_difference,
@@ -750,7 +750,9 @@ def _start_in_whole(part: np.ndarray, whole: np.ndarray, axis: int, at: int, dty
     limit = 0.0
     if dtype in floats.FORMATS:
         part, whole = (floats.widen(array, dtype) for array in (part, whole))
-        limit = floats.eps(dtype) ** HALF * np.abs(whole[np.isfinite(whole)]).max(initial=0.0)
+        limit = floats.eps(dtype) ** HALF_OF_DIGITS * np.abs(whole[np.isfinite(whole)]).max(
+            initial=0.0
+        )
     last = max(0, len(whole) - len(part))
     for start in (min(at, last), *range(last + 1)):
         there = whole[start : start + len(part)]

@@ -27,73 +27,84 @@ if TYPE_CHECKING:
 SAME_MODEL = "give two runs of the same model, with the same weights"
 
 
-def related(left: Run, right: Run) -> tuple[bool, str]:
-    """Returns whether two runs of a model take all of the same inputs, rather than one a part of
-    the other's; and which weights are different, in words: this explains outputs, and never refuses
-    to compare them. InputError: another number of outputs.
-    """
+def require_as_many_outputs(left: Run, right: Run) -> None:
+    """InputError: the two runs return different numbers of outputs."""
     if len(left.outputs) != len(right.outputs):
         counts = f"{len(left.outputs)} and {len(right.outputs)}"
         raise InputError("outputs", counts, "the two sides do not return as many", SAME_MODEL)
-    met: dict[tuple[int, int], str] = {}
-    for mine, other in aligned(left.operations, right.operations):
-        op = left.operations[mine]
-        for n, m in zip(op.reads, right.operations[other].reads, strict=False):
+
+
+def takes_same_inputs(left: Run, right: Run) -> bool:
+    """Whether two runs of a model take all of the same inputs, rather than one a part of the
+    other's."""
+    inputs = [[run.values[n] for n in input_values(run)] for run in (left, right)]
+    digests = [Counter(v.digest for v in values if prod(v.shape) > 1) for values in inputs]
+    if digests[0] == digests[1]:
+        return bool(digests[0]) or len(inputs[0]) == len(inputs[1])
+    if not all(digests):
+        return False
+    # a compiled function keeps arrays as constants that its Python reads each time
+    constants = (
+        {v.digest for v in run.values if v.given < 0 and v.role != INPUT} for run in (right, left)
+    )
+    of_one_side = (digests[0] - digests[1]).keys(), (digests[1] - digests[0]).keys()
+    return all(more <= held for more, held in zip(of_one_side, constants, strict=True))
+
+
+def different_weights(left: Run, right: Run) -> str:
+    """The first operation that reads a weight which the other run has nowhere, in words: ``block.0
+    has different weights on the two sides``. It explains outputs, and never refuses to compare
+    them."""
+    held = weight_digests(left), weight_digests(right)
+    if held[0] <= held[1] or held[1] <= held[0]:
+        return ""
+    readers: dict[tuple[int, int], str] = {}
+    for first, second in aligned(left.operations, right.operations):
+        op = left.operations[first]
+        for n, m in zip(op.reads, right.operations[second].reads, strict=False):
             if left.values[n].role == right.values[m].role == WEIGHT and left.values[n].shape:
-                met.setdefault((n, m), op.name)
+                readers.setdefault((n, m), op.name)
     # Weights of one shape that are read on both sides, each by one side. What the other side reads
     # elsewhere is one of branches that ran in another order; a single number without axes, as
     # bounds and factors in files are, is an argument.
-    held = weight_digests(left), weight_digests(right)
-    weights = [(left.values[n], right.values[m], where) for (n, m), where in met.items()]
-    other_kinds = {(v.shape, v.dtype) for _, v, _ in weights if v.digest not in held[0]}
-    other_weights = ""
-    for value, _, where in weights:
-        if value.digest not in held[1] and (value.shape, value.dtype) in other_kinds:
+    right_kinds = {
+        (right.values[m].shape, right.values[m].dtype)
+        for _, m in readers
+        if right.values[m].digest not in held[0]
+    }
+    for (n, _), where in readers.items():
+        value = left.values[n]
+        if value.digest not in held[1] and (value.shape, value.dtype) in right_kinds:
             name = f" ({value.name})" if value.name and value.name != where else ""
-            other_weights = f"{where} has different weights on the two sides{name}"
-            break
-    ours, theirs = ([run.values[n] for n in input_values(run)] for run in (left, right))
-    some = [Counter(v.digest for v in every if prod(v.shape) > 1) for every in (ours, theirs)]
-    same = some[0] == some[1] and bool(some[0] or len(ours) == len(theirs))
-    if not same and all(some):
-        # a compiled function keeps arrays as constants that its Python reads each time
-        constants = (
-            {v.digest for v in run.values if v.given < 0 and v.role != INPUT}
-            for run in (right, left)
-        )
-        beside = ((some[0] - some[1]).keys(), (some[1] - some[0]).keys())
-        same = all(more <= held for more, held in zip(beside, constants, strict=True))
-    return same, other_weights
+            return f"{where} has different weights on the two sides{name}"
+    return ""
 
 
 def permuted(left: Run, right: Run) -> list[PermutedWeight]:
-    """Returns weights whose numbers the two sides have in another order, by name: those that have
-    their very bits on the other side, in one shape, are left out."""
+    """Weights whose numbers the two sides have in another order, by name: those that have their
+    very bits on the other side, in one shape, are left out."""
     keys = [{v.key for v in run.values if v.given < 0} for run in (left, right)]
-    held: list[dict[str, np.ndarray]] = []
-    for run, other in ((left, keys[1]), (right, keys[0])):
-        arrays = dict[str, np.ndarray]()
+    held: list[dict[str, np.ndarray]] = [{}, {}]
+    for side, run in enumerate((left, right)):
         for op in run.operations:
             for place, n in enumerate(op.reads):
                 value = run.values[n]
-                alone = value.given < 0 and value.floating and value.key not in other
+                of_one_side = value.given < 0 and value.floating and value.key not in keys[1 - side]
                 few = 1 < prod(value.shape) <= MOST
-                if alone and few and (array := run.array(n)) is not None:
-                    arrays.setdefault(value.name or f"operand {place + 1} of {op.name}", array)
-        held.append(arrays)
-    return list(permuted_weights(*held))
+                if of_one_side and few and (array := run.array(n)) is not None:
+                    held[side].setdefault(value.name or f"operand {place + 1} of {op.name}", array)
+    return list(permuted_weights(*held)) if all(held) else []
 
 
 def shares_weights(left: Run, right: Run) -> bool:
-    """Returns whether both have a weight in common, or one has none: else, as no weight is the
-    same, nothing says that it is one model."""
+    """Whether both have a weight in common, or one has none: else, as no weight is the same,
+    nothing says that it is one model."""
     held = weight_digests(left), weight_digests(right)
     return not all(held) or bool(held[0] & held[1])
 
 
 def input_values(run: Run) -> list[int]:
-    """Returns the numbers of what a run is given besides weights and constants."""
+    """The numbers of what a run is given besides weights and constants."""
     return [n for n, v in enumerate(run.values) if v.given < 0 and v.role == INPUT]
 
 
@@ -101,51 +112,56 @@ def weight_digests(run: Run) -> set[str]:
     return {v.digest for v in run.values if v.role == WEIGHT and v.given < 0}
 
 
-def other_numbers(difference: Difference) -> str:
-    """Returns the first operation that is given other numbers on the two sides, which neither has
+def different_constants(difference: Difference) -> str:
+    """The first operation that is given other numbers on the two sides, which neither has
     elsewhere, and how many they are; empty if none is."""
     left, right = difference.left, difference.right
     keys = [{value.key for value in run.values if value.given < 0} for run in (left, right)]
     for region in difference.operations:
-        for place, pair in enumerate(() if region.joint else region.reads):
-            ours, theirs = left.values[pair.left], right.values[pair.right]
-            given = max(ours.given, theirs.given) < 0 and WEIGHT not in (ours.role, theirs.role)
-            elsewhere = ours.key in keys[1] or theirs.key in keys[0]
-            if not given or elsewhere or (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
+        for place, pair in enumerate(() if region.grouped else region.reads):
+            a, b = left.values[pair.left], right.values[pair.right]
+            given = max(a.given, b.given) < 0 and WEIGHT not in (a.role, b.role)
+            elsewhere = a.key in keys[1] or b.key in keys[0]
+            if not given or elsewhere or (a.shape, a.dtype) != (b.shape, b.dtype):
                 continue
-            mine, other = left.array(pair.left), right.array(pair.right)
-            if mine is None or other is None:
+            arrays = left.array(pair.left), right.array(pair.right)
+            if arrays[0] is None or arrays[1] is None:
                 continue
-            dtypes = ours.dtype, theirs.dtype
-            found = output_difference(mine.reshape(-1), other.reshape(-1), dtypes)
-            if found.differing:
-                name = ours.name if ours.name == theirs.name else ""
+            numbers = arrays[0].reshape(-1), arrays[1].reshape(-1)
+            output = output_difference(*numbers, (a.dtype, b.dtype))
+            if output.differing:
+                name = a.name if a.name == b.name else ""
                 where = f"{region.op} at {region.path}" if region.path else region.op
-                count = f"{found.differing:,} of {found.elements:,} differ"
+                count = f"{output.differing:,} of {output.elements:,} differ"
                 return f"{where} is given other numbers, {name or f'operand {place + 1}'}: {count}"
     return ""
 
 
-def reads_other_weights(difference: Difference, region: Region) -> bool:
-    """Whether a region reads weights on either side that the other lacks, and runs the same
-    operations on both or isn't matched by value: folded ones stand in other operations."""
-    sides = difference.left, difference.right
-    held = weight_digests(difference.right), weight_digests(difference.left)
-    runs = zip(sides, region.inside, strict=True)
-    names = [[run.operations[n].op for n in inside] for run, inside in runs]
-    # without elements, or bytes of another sign that stand for the same numbers
-    alike = [
-        [p.left for p in region.reads if p.hollow],
-        [p.right for p in region.reads if p.hollow],
-    ]
-    return (names[0] == names[1] or not region.by_value) and all(
-        any(
-            run.values[n].role == WEIGHT and run.values[n].digest not in other and n not in same
-            for number in inside
+def regions_of_different_weights(difference: Difference) -> list[Region]:
+    """The regions that read weights on either side which the other lacks, and run the same
+    operations on both or aren't matched by value: folded ones stand in other operations."""
+    runs = difference.left, difference.right
+    held = [weight_digests(run) for run in runs]
+    if held[0] <= held[1] or held[1] <= held[0]:
+        return []
+    regions = []
+    for region in difference.operations:
+        names = region.member_names(*runs)
+        if names[0] != names[1] and region.by_value:
+            continue
+        # without elements, or bytes of another sign that stand for the same numbers
+        absent = [pair for pair in region.reads if pair.absent]
+        same = [pair.left for pair in absent], [pair.right for pair in absent]
+        weights = [
+            run.values[n].digest
+            for run, members, alike in zip(runs, region.members, same, strict=True)
+            for number in members
             for n in run.operations[number].reads
-        )
-        for run, other, inside, same in zip(sides, held, region.inside, alike, strict=True)
-    )
+            if run.values[n].role == WEIGHT and n not in alike
+        ]
+        if any(w not in held[0] for w in weights) and any(w not in held[1] for w in weights):
+            regions.append(region)
+    return regions
 
 
 def folded_weights(difference: Difference) -> bool:
@@ -297,33 +313,35 @@ COMMUTES = frozenset(
 
 
 @dataclass(frozen=True)
-class Otherwise:
-    """How two calls of one operation differ. ``text``: in words: ``eps 1e-05 against 1e-06``;
-    ``scalars``: places among what is read of single numbers that differ.
-    """
+class ArgumentDifference:
+    """How two calls of one operation differ."""
 
     text: str
+    """In words: ``eps 1e-05 against 1e-06``."""
     scalars: frozenset[int]
+    """Places among the operands of single numbers that differ: {1} of ``x * 0.5`` and ``x * 0.4``,
+    where the factor is an array."""
 
 
-def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwise | None:
-    """Returns how the arguments of two operations differ; None where nothing can be said of it."""
-    first, second = left.operations[mine], right.operations[other]
+def differing_arguments(
+    left: Run, right: Run, left_number: int, right_number: int
+) -> ArgumentDifference | None:
+    """How the arguments of two operations differ; None where nothing can be said of it."""
+    first, second = left.operations[left_number], right.operations[right_number]
     meaning = first.meaning
     if first.op != second.op or type(meaning) is not type(second.meaning):
         return None
-    both_ops = ((left, first), (right, second))
-    ours, theirs = ([run.values[n] for n in op.reads] for run, op in both_ops)
-    gives = [[run.values[n] for n in op.gives] for run, op in both_ops]
-    if len(ours) != len(theirs) or not any(map(_is_array, gives[0])):
+    sides = (left, first), (right, second)
+    operands = [[run.values[n] for n in op.reads] for run, op in sides]
+    gives = [[run.values[n] for n in op.gives] for run, op in sides]
+    if len(operands[0]) != len(operands[1]) or not any(map(_is_array, gives[0])):
         return None
-    reads = [*first.reads], [*second.reads]
-    scalars = _differing_scalars(left, right, *reads)
-    if not scalars and len(ours) == 2 and meaning.word in COMMUTES:
+    scalars = _differing_scalars(left, right, first.reads, second.reads)
+    if not scalars and len(operands[0]) == 2 and meaning.word in COMMUTES:
         # of a sum or a product of two, either way round
-        scalars = _differing_scalars(left, right, reads[0][::-1], reads[1])
-        ours = ours[::-1] if scalars else ours
-    same_reads = [v.shape for v in ours] == [v.shape for v in theirs]
+        scalars = _differing_scalars(left, right, first.reads[::-1], second.reads)
+        operands[0] = operands[0][::-1] if scalars else operands[0]
+    same_reads = [v.shape for v in operands[0]] == [v.shape for v in operands[1]]
     alike = same_reads and [v.shape for v in gives[0]] == [v.shape for v in gives[1]]
     # the same elements may be asked for in another way
     same_gives = [v.key for v in gives[0]] == [v.key for v in gives[1]]
@@ -341,78 +359,88 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
             return None
     arguments: list[tuple[Any, ...]] = []
     for name in dict.fromkeys((*first.attributes, *second.attributes)):
-        values = [side.attributes.get(name, NOT_GIVEN) for side in (first, second)]
+        values = [op.attributes.get(name, NOT_GIVEN) for op in (first, second)]
         texts = [repr(value) for value in values]
-        where = any(" at 0x" in text for text in texts)  # which differs from run to run
-        if texts[0] != texts[1] and name not in NAMES_ALONE and not where:
+        address = any(" at 0x" in text for text in texts)  # which differs from run to run
+        if texts[0] != texts[1] and name not in NAMES_ALONE and not address:
             number = name.removeprefix("argument")  # of those without a name, from 1 on
-            plain = number != name and number.isdigit()
-            arguments.append((f"operand {int(number) + 1}" if plain else name, *values))
+            unnamed = number != name and number.isdigit()
+            arguments.append((f"operand {int(number) + 1}" if unnamed else name, *values))
     for place, both in scalars.items():
-        names = {run.values[n].name for (run, _), n in zip(both_ops, both, strict=True)}
+        names = {run.values[n].name for (run, _), n in zip(sides, both, strict=True)}
+        numbers = [_single_number(run, n) for (run, _), n in zip(sides, both, strict=True)]
+        if None in numbers:
+            return None
         name = names.pop() if len(names) == 1 else ""
-        numbers = []
-        for (run, _), n in zip(both_ops, both, strict=True):
-            array, dtype = run.array(n), run.values[n].dtype
-            if array is None:
-                return None
-            scalar = array.reshape(-1)[:1]
-            if scalar.dtype.kind == "f":  # with the digits of its format: 0.1, not 0.100000001
-                numbers.append(float(str(scalar[0])))
-            else:  # bfloat16's bits, or integers
-                wide = floats.widen(scalar, dtype) if dtype in floats.FORMATS else scalar
-                numbers.append(wide.item())
         arguments.append((name or f"operand {place + 1}", *numbers))
     if sized:
         sizes = left.axis_sizes, right.axis_sizes
         arguments = [each for each in arguments if not follows_from_sizes(each[1:], sizes)]
-    numbers_alone = ours and not any(_is_array(v) and n not in scalars for n, v in enumerate(ours))
+    numbers_alone = operands[0] and not any(
+        _is_array(value) and place not in scalars for place, value in enumerate(operands[0])
+    )
     if not arguments or numbers_alone:
         return None
     text = ", ".join(f"{name} {_two_texts(*both)}" for name, *both in arguments)
-    return Otherwise(text, frozenset(scalars))
+    return ArgumentDifference(text, frozenset(scalars))
+
+
+def _single_number(run: Run, number: int) -> Any:
+    """The one number of a value; None: a recording has left it out."""
+    array, dtype = run.array(number), run.values[number].dtype
+    if array is None:
+        return None
+    scalar = array.reshape(-1)[:1]
+    if scalar.dtype.kind == "f":  # with the digits of its format: 0.1, not 0.100000001
+        return float(str(scalar[0]))
+    # bfloat16's bits, or integers
+    return (floats.widen(scalar, dtype) if dtype in floats.FORMATS else scalar).item()
 
 
 def _given_shapes(run: Run) -> set[tuple[int, ...]]:
     return {value.shape for value in run.values if value.given < 0}
 
 
-def arguments_apart(
-    left: Run, right: Run, mine: int, other: int, read_by: Sequence[Mapping[int, list[str]]]
-) -> Otherwise | None:
-    """Returns how the arguments of two operations differ that stand for each other: a module of one
-    name calls them, or the same operations read what they give, as ``read_by`` has it. x * 0.5 is
-    no x * 0.25 * 2 with another factor."""
-    otherwise = differing_arguments(left, right, mine, other)
-    if otherwise is None:
+def call_difference(
+    left: Run,
+    right: Run,
+    left_number: int,
+    right_number: int,
+    read_by: Sequence[Mapping[int, list[str]]],
+) -> ArgumentDifference | None:
+    """How the arguments of two operations differ that stand for each other: a module of one name
+    calls them, or the same operations read what they give, as ``read_by`` has it. x * 0.5 is no
+    x * 0.25 * 2 with another factor."""
+    found = differing_arguments(left, right, left_number, right_number)
+    if found is None:
         return None
-    ops = left.operations[mine], right.operations[other]
+    ops = left.operations[left_number], right.operations[right_number]
     ends = [
-        sorted(r for n in op.gives for r in some[n]) for op, some in zip(ops, read_by, strict=True)
+        sorted(reader for n in op.gives for reader in by_value[n])
+        for op, by_value in zip(ops, read_by, strict=True)
     ]
     same_place = ops[0].path and ops[0].path == ops[1].path
-    return otherwise if same_place or ends[0] == ends[1] else None
+    return found if same_place or ends[0] == ends[1] else None
 
 
-def readers(run: Run) -> Mapping[int, list[str]]:
-    """Returns by value which operations read it, and which outputs of the run it is."""
-    every: dict[int, list[str]] = defaultdict(list)
+def readers(run: Run) -> dict[int, list[str]]:
+    """By value: which operations read it, and which outputs of the run it is."""
+    names: dict[int, list[str]] = defaultdict(list)
     for op in run.operations:
         for n in op.reads:
-            every[n].append(op.op)
+            names[n].append(op.op)
     for place, n in enumerate(run.outputs):
-        every[n].append(f"output {place}")
-    return every
+        names[n].append(f"output {place}")
+    return names
 
 
 def _differing_scalars(
-    left: Run, right: Run, ours: Sequence[int], theirs: Sequence[int]
+    left: Run, right: Run, left_reads: Sequence[int], right_reads: Sequence[int]
 ) -> dict[int, tuple[int, int]]:
-    """Returns single numbers that differ, by their place."""
-    both = enumerate(zip(ours, theirs, strict=True))
+    """Single numbers that differ, by their place."""
     return {
         place: (n, m)
-        for place, (n, m) in both
+        for place, (n, m) in enumerate(zip(left_reads, right_reads, strict=True))
         if _is_known_scalar(left, n) and _is_known_scalar(right, m)
         if left.values[n].digest != right.values[m].digest
     }
@@ -424,8 +452,8 @@ def _is_array(value: Value) -> bool:
 
 
 def _is_known_scalar(run: Run, number: int) -> bool:
-    """Returns whether a value is a number that is known, rather than computed from arrays, and no
-    weight: a bias of one filter has an axis."""
+    """Whether a value is a number that is known, rather than computed from arrays, and no weight:
+    a bias of one filter has an axis."""
     value = run.values[number]
     known = value.given < 0 or number in run.integral
     return known and prod(value.shape) == 1 and (value.role != WEIGHT or value.shape == ())
@@ -436,7 +464,7 @@ NOT_GIVEN = "not given"
 
 
 def _two_texts(a: Any, b: Any) -> str:
-    """Returns two values that differ, so that their texts do too."""
+    """Two values that differ, in texts that differ too."""
     texts = _value_text(a, short=True), _value_text(b, short=True)
     if texts[0] == texts[1]:  # apart in digits that float32 lacks
         texts = _value_text(a), _value_text(b)
@@ -458,8 +486,8 @@ def _value_text(value: Any, short: bool = False) -> str:
 
 
 def follows_from_sizes(values: Sequence[Any], sizes: Sequence[set[int]]) -> bool:
-    """Returns whether an argument is whole numbers on both sides, or follows from a size: a mean's
-    divisor, the root of a length."""
+    """Whether an argument is whole numbers on both sides, or follows from a size: a mean's divisor,
+    the root of a length."""
     if all(map(_are_whole_numbers, values)):
         return True
     for value, known in zip(values, sizes, strict=True):

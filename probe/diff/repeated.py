@@ -48,7 +48,7 @@ HIDES = -1e3
 BEGIN = 1 << 12
 
 
-def lacked(left: Arrays, right: Arrays) -> tuple[Where, Fraction] | None:
+def what_is_lacked(left: Arrays, right: Arrays) -> tuple[Where, Fraction] | None:
     """Where ``right`` holds what ``left`` lacks, and which part of it stands before the left's own:
     0 for a beginning, 3/8 for sample 3 of a batch of 8. A piece may be one along several axes, as a
     sample without its padding is.
@@ -57,29 +57,30 @@ def lacked(left: Arrays, right: Arrays) -> tuple[Where, Fraction] | None:
     """
     if left.keys() != right.keys():
         return None
-    found = dict[str, tuple[dict[int, int], list[tuple[int, ...]]]]()
-    for name, theirs in right.items():
-        ours = left[name]
-        if ours.ndim != theirs.ndim or ours.dtype != theirs.dtype:
+    # of each input that is longer on one side: by how much along which axes, and where it may stand
+    pieces = dict[str, tuple[dict[int, int], list[tuple[int, ...]]]]()
+    for name, array in right.items():
+        shape, other = left[name].shape, left[name]
+        if other.ndim != array.ndim or other.dtype != array.dtype:
             return None
-        sizes = enumerate(zip(ours.shape, theirs.shape, strict=True))
-        apart = {axis: n - m for axis, (n, m) in sizes if n != m}
-        if len({size > 0 for size in apart.values()}) > 1:
+        sizes = enumerate(zip(shape, array.shape, strict=True))
+        longer = {axis: n - m for axis, (n, m) in sizes if n != m}
+        if len({size > 0 for size in longer.values()}) > 1:
             return None  # longer along one axis and shorter along another
-        if not apart and ours.tobytes() != theirs.tobytes():
+        if not longer and other.tobytes() != array.tobytes():
             return None
-        if apart:
-            found[name] = apart, starts(ours, theirs, [*apart])
+        if longer:
+            pieces[name] = longer, places_of_piece(other, array, [*longer])
     where = {name: np.zeros(array.shape, bool) for name, array in right.items()}
     before = Fraction(0)
-    for name, (apart, _) in found.items():
+    for name, (longer, _) in pieces.items():
         # a mask may stand in many places: what it belongs to says where
-        alike = [set(others) for other, others in found.values() if other == apart]
+        alike = [set(places) for sizes, places in pieces.values() if sizes == longer]
         common = set.intersection(*alike)
         if not common:
             return None
-        for axis, start in zip(apart, min(common), strict=True):
-            if apart[axis] < 0:
+        for axis, start in zip(longer, min(common), strict=True):
+            if longer[axis] < 0:
                 lines = np.arange(right[name].shape[axis]) - start
                 outside = (lines < 0) | (lines >= left[name].shape[axis])
                 where[name] |= outside.reshape(-1, *(1,) * (where[name].ndim - axis - 1))
@@ -87,16 +88,18 @@ def lacked(left: Arrays, right: Arrays) -> tuple[Where, Fraction] | None:
     return where, before
 
 
-def starts(left: np.ndarray, right: np.ndarray, axes: Sequence[int]) -> list[tuple[int, ...]]:
-    """Returns where the shorter of two arrays stands in the longer one, along these axes."""
+def places_of_piece(
+    left: np.ndarray, right: np.ndarray, axes: Sequence[int]
+) -> list[tuple[int, ...]]:
+    """Where the shorter of two arrays stands in the longer one, along these axes."""
     small, large = sorted((left, right), key=lambda array: array.shape[axes[0]])
-    content, index, found = small.tobytes(), [slice(None)] * large.ndim, list[tuple[int, ...]]()
+    content, index, places = small.tobytes(), [slice(None)] * large.ndim, list[tuple[int, ...]]()
     for start in product(*(range(large.shape[k] - small.shape[k] + 1) for k in axes)):
         for axis, begin in zip(axes, start, strict=True):
             index[axis] = slice(begin, begin + small.shape[axis])
         if large[tuple(index)].tobytes() == content:
-            found.append(start)
-    return found
+            places.append(start)
+    return places
 
 
 def contents(
@@ -122,16 +125,19 @@ def contents(
     for number, kinds in enumerate(KINDS if samples is None else KINDS_OF_BATCH):
         changed, rank = {}, 0
         for order, (name, array) in enumerate(arrays.items()):
-            some = where[name]
-            if name in masks and some.any():
+            places = where[name]
+            if name in masks and places.any():
                 # padding of the samples that both have stays hidden; other samples' masks change
-                own = some & ~some.all(axis=tuple(range(1, some.ndim)), keepdims=True)
-                hidden = some if _hides(array, some) else own if _hides(array, own) else ~some
-                some = some & ~hidden
+                lacked = places.all(axis=tuple(range(1, places.ndim)), keepdims=True)
+                padding = places & ~lacked
+                if _hides(array, places):
+                    places = np.zeros_like(places)
+                elif _hides(array, padding):
+                    places = places & lacked
             changed[name] = array
-            if not some.any():
+            if not places.any():
                 continue
-            rows = _other_rows(array, some, number)
+            rows = _other_rows(array, places, number)
             if rows is not None:
                 changed[name] = rows
                 continue
@@ -143,13 +149,13 @@ def contents(
                 other = other_content(array, dtype, kind, SEED + 101 * order + number, large)
                 if samples is not None and len(kinds) > 1:
                     lines = np.cumsum(samples) % len(kinds) == turn
-                    some = where[name] & lines.reshape(-1, *(1,) * (array.ndim - 1))
-                changed[name] = np.where(some, other, changed[name]).astype(array.dtype)
+                    places = where[name] & lines.reshape(-1, *(1,) * (array.ndim - 1))
+                changed[name] = np.where(places, other, changed[name]).astype(array.dtype)
         yield changed
 
 
 def _other_rows(mask: np.ndarray, where: np.ndarray, number: int) -> np.ndarray | None:
-    """Returns a mask with other samples' rows in the place of those that are lacked: with one that
+    """A mask with other samples' rows in the place of those that are lacked: with one that
     begins or ends otherwise than any of them PyTorch's encoder, say, runs other operations. None:
     these rows are alike, or it is no such mask."""
     lines = where.reshape(len(where), -1).all(axis=1)
@@ -175,7 +181,7 @@ KINDS_OF_BATCH = (0,), (1, 2), (1,), (3,)
 
 
 def lacked_samples(arrays: Arrays, where: Where) -> np.ndarray | None:
-    """Returns which samples of a batch are lacked, several of them: bool. None: something else is,
+    """Which samples of a batch are lacked, several of them: bool. None: something else is,
     or a mask with them, which is changed last."""
     lines = list[np.ndarray]()
     for name, some in where.items():
@@ -190,7 +196,7 @@ def lacked_samples(arrays: Arrays, where: Where) -> np.ndarray | None:
 
 
 def independent(arrays: Arrays, dtypes: Mapping[str, str] | None = None, draw: int = 0) -> Arrays:
-    """Returns other inputs of the same kind: random numbers, the same masks, other tokens."""
+    """Other inputs of the same kind: random numbers, the same masks, other tokens."""
     return {
         name: array
         if is_mask(array)
@@ -255,30 +261,30 @@ def other_content(
 
 
 # Of eps, the power up to which two results are taken for the same: half of the digits.
-HALF = 0.5
+HALF_OF_DIGITS = 0.5
 
 
 @dataclass
 class Marks:
-    """Of a run's values, by number, where a repetition has different bits.
-
-    ``changed``: bool, of size 1 along axes along which it is the same. ``missing``: values that
-    some repetition did not have, or had in another shape: nothing is known of those.
-    ``repetitions``: how many there were. ``share``: of a batch's samples, those of the other side;
-    while it is given only the lines of these are compared, and ``reached`` says whether any has
-    changed that had not before.
-    """
+    """Of a run's values, by number, where a repetition has different bits."""
 
     run: Run
     changed: dict[int, np.ndarray] = field(default_factory=dict)
-    missing: set[int] = field(default_factory=set)
+    """Bool, of size 1 along axes along which it is the same: ``[[False], [True]]`` of a value whose
+    second row changes."""
+    unknown: set[int] = field(default_factory=set)
+    """Values that a repetition did not have, or had in another shape: rows of an expert."""
     repetitions: int = 0
-    share: Fraction | None = None
-    reached: bool = False
+    """How many ran: contents that a model refuses say nothing."""
+    sample_share: Fraction | None = None
+    """Of a batch's samples, those that the other side has: 1/8. While it is given only their lines
+    are compared."""
+    reached_more: bool = False
+    """Whether the present repetition changed anything that no one before it has changed."""
 
     def of(self, number: int) -> np.ndarray | None:
-        """Returns the mark of a value, to be broadcast to its shape; None: nothing is known."""
-        if number in self.missing:
+        """The mark of a value, to be broadcast to its shape; None: nothing is known."""
+        if number in self.unknown:
             return None
         nothing = np.zeros((1,) * len(self.run.values[number].shape), bool)
         return self.changed.get(number, nothing)
@@ -294,10 +300,10 @@ class Marks:
         """Marks where a value of a repetition differs from the run's; where it may be ``rounded``
         in another way, as operations of other sizes round, by more than rounding does."""
         value = self.run.values[number]
-        if number in self.missing:
+        if number in self.unknown:
             return
         if (shape, dtype) != (value.shape, value.dtype):
-            self.missing.add(number)
+            self.unknown.add(number)
             return
         # of a batch's second content the other side's samples alone: an eighth of 750 MB of
         # MobileNetV2's values, and of no value the digest
@@ -306,7 +312,7 @@ class Marks:
             return
         before = self.run.array(number)
         if before is None or before.shape != array.shape:
-            self.missing.add(number)
+            self.unknown.add(number)
             return
         if lines is not None and not differing(before[lines], array[lines], dtype).any():
             return
@@ -314,20 +320,20 @@ class Marks:
         if rounded and dtype in floats.FORMATS:
             mark &= ~close(np.asarray(array), before, dtype)
         old = self.changed.get(number)
-        self.reached |= bool((mark if old is None else mark & ~old).any())
+        self.reached_more |= bool((mark if old is None else mark & ~old).any())
         self.changed[number] = compact(mark if old is None else old | mark)
 
     def _unreached(self, number: int) -> tuple[Any, ...] | None:
-        """Returns where a value's lines stand that don't change, if they are the other side's share
+        """Where a value's lines stand that don't change, if they are the other side's share
         of them; None: they aren't, or it isn't asked."""
         mark = self.changed.get(number)
-        if self.share is None or mark is None:
+        if self.sample_share is None or mark is None:
             return None
         for axis, size in enumerate(mark.shape):
             if size > 1:
                 across = tuple(k for k in range(mark.ndim) if k != axis)
                 at = np.flatnonzero(~mark.any(axis=across))
-                if len(at) == self.share * size:
+                if len(at) == self.sample_share * size:
                     first, behind = int(at[0]), int(at[-1]) + 1
                     inner: Any = slice(first, behind) if behind - first == len(at) else at
                     return (*(slice(None),) * axis, inner)
@@ -356,16 +362,16 @@ def differing(left: np.ndarray, right: np.ndarray, dtype: str) -> np.ndarray:
 def close(left: np.ndarray, right: np.ndarray, dtype: str, units: float = 0.0) -> np.ndarray:
     """Which elements of two arrays of one shape and format are the same, but for rounding.
     ``units``: of eps and the largest number, how far they may be apart; else half of the digits."""
-    ours, theirs = (floats.widen(array, dtype) for array in (left, right))
+    a, b = (floats.widen(array, dtype) for array in (left, right))
     with np.errstate(all="ignore"):
-        size = np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)
-        far = units * floats.eps(dtype) if units else floats.eps(dtype) ** HALF
-        same = np.abs(ours - theirs) <= far * size
-    return np.asarray(same | (ours == theirs) | (np.isnan(ours) & np.isnan(theirs)))
+        size = np.abs(b[np.isfinite(b)]).max(initial=0.0)
+        far = units * floats.eps(dtype) if units else floats.eps(dtype) ** HALF_OF_DIGITS
+        same = np.abs(a - b) <= far * size
+    return np.asarray(same | (a == b) | (np.isnan(a) & np.isnan(b)))
 
 
 def compact(mark: np.ndarray) -> np.ndarray:
-    """Returns a mark of size 1 along axes along which nothing changes."""
+    """The same mark, of size 1 along axes along which nothing changes."""
     for axis in range(mark.ndim):
         if mark.shape[axis] > 1:
             lines = np.moveaxis(mark, axis, 0)
@@ -375,12 +381,9 @@ def compact(mark: np.ndarray) -> np.ndarray:
     return np.array(mark)
 
 
-Names = tuple[str, str]
-
-
 def aligned(left: Sequence[Operation], right: Sequence[Operation]) -> list[tuple[int, int]]:
     """Pairs operations by name, module and order: the longest common parts."""
-    names: list[list[Names]] = [[(op.op, op.path) for op in side] for side in (left, right)]
+    names = [[(op.op, op.path) for op in side] for side in (left, right)]
     if names[0] == names[1]:
         return [(n, n) for n in range(len(left))]
     # layers of one kind are more than 1 % of 200 operations, and no junk
@@ -392,21 +395,21 @@ class _Watch:
     """Compares a repetition with a run as long as it takes the same operations."""
 
     def __init__(self, marks: Marks) -> None:
-        self.marks, self.at, self.other_branch = marks, 0, False
-        self.met = set[int]()
+        self.marks, self.operations_met, self.took_another_branch = marks, 0, False
+        self.values_met = set[int]()
 
     def __call__(self, op: Operation) -> None:
         operations = self.marks.run.operations
-        before = operations[self.at] if self.at < len(operations) else None
+        before = operations[self.operations_met] if self.operations_met < len(operations) else None
         if (
-            self.other_branch
+            self.took_another_branch
             or before is None
             or (op.op, op.path) != (before.op, before.path)
             or (len(op.reads), len(op.gives)) != (len(before.reads), len(before.gives))
         ):
-            self.other_branch = True
+            self.took_another_branch = True
             return
-        self.at += 1
+        self.operations_met += 1
         for seen, number in zip(op.reads, before.reads, strict=True):
             if self.marks.run.values[number].given < 0:
                 self.compare(seen, number)
@@ -414,8 +417,8 @@ class _Watch:
             self.compare(seen, number)
 
     def compare(self, seen: Seen, number: int) -> None:
-        if number not in self.met:
-            self.met.add(number)
+        if number not in self.values_met:
+            self.values_met.add(number)
             self.marks.compare(number, seen.shape, seen.dtype, seen.array())
 
 
@@ -448,8 +451,8 @@ def repeated(
         if budget.spent():
             break
         watch = _Watch(marks)
-        marks.share = share if number == marks.repetitions == 1 else None
-        marks.reached = False
+        marks.sample_share = share if number == marks.repetitions == 1 else None
+        marks.reached_more = False
         try:
             with unheard():
                 recorder = foreign(make)
@@ -459,10 +462,10 @@ def repeated(
                 marks = Marks(run)
             continue
         marks.repetitions += 1
-        if not watch.other_branch and watch.at == len(run.operations):
+        if not watch.took_another_branch and watch.operations_met == len(run.operations):
             for seen, output in zip(outputs, run.outputs, strict=False):
                 watch.compare(seen, output)
-            if marks.share is not None and not (marks.reached or marks.missing):
+            if marks.sample_share is not None and not (marks.reached_more or marks.unknown):
                 break
         else:
             _compare_branches(marks, record_run(recorder))
@@ -481,14 +484,14 @@ def _compare_branches(marks: Marks, other: Run) -> None:
     run, met = marks.run, set[int]()
     pairs = [*zip(run.outputs, other.outputs, strict=False)]
     for first, second in aligned(run.operations, other.operations):
-        mine, theirs = run.operations[first], other.operations[second]
-        reads = zip(mine.reads, theirs.reads, strict=False)
+        ops = run.operations[first], other.operations[second]
+        reads = zip(ops[0].reads, ops[1].reads, strict=False)
         pairs += [(n, m) for n, m in reads if run.values[n].given < 0]
-        pairs += zip(mine.gives, theirs.gives, strict=False)
-    for number, there in pairs:
-        value, array = other.values[there], other.array(there)
-        if number not in met and array is not None:
-            met.add(number)
-            marks.compare(number, value.shape, value.dtype, array, rounded=True)
+        pairs += zip(ops[0].gives, ops[1].gives, strict=False)
+    for n, m in pairs:
+        value, array = other.values[m], other.array(m)
+        if n not in met and array is not None:
+            met.add(n)
+            marks.compare(n, value.shape, value.dtype, array, rounded=True)
     weights = {n for n, value in enumerate(run.values) if value.role == WEIGHT}
-    marks.missing.update(set(range(len(run.values))) - met - weights)
+    marks.unknown.update(set(range(len(run.values))) - met - weights)

@@ -96,7 +96,9 @@ def differing_operands(sides: Sides) -> str:
         if pair.selection.empty:
             continue
         operand = right_reads[pair.right]
-        mixed = pair.selection.put(operand, pair.selection.taken(left_reads[pair.left], 0), 1)
+        mixed = pair.selection.with_elements(
+            operand, pair.selection.elements(left_reads[pair.left], 0), 1
+        )
         signed[pair.right] = mixed.reshape(operand.shape)
         if not equal_bits(operand, signed[pair.right], right.run.values[pair.right].dtype):
             return f"the operands were assumed to agree, but differ{NO_SOURCE}"
@@ -118,7 +120,7 @@ def _transposed(sides: Sides) -> bool:
     others as they are: a weight that was transposed by mistake has the same numbers."""
     left, right = (side.operation for side in sides)
     calls = [(op.op, len(op.reads), repr(op.attributes)) for op in (left, right)]
-    if calls[0] != calls[1] or not sides[0].pair.selection.whole:
+    if calls[0] != calls[1] or not sides[0].pair.selection.all_by_index:
         return False
     left_reads, right_reads = map(_reads_by_number, sides)
     same = {True: 0, False: 0}
@@ -127,7 +129,7 @@ def _transposed(sides: Sides) -> bool:
         if left.reads.index(pair.left) != right.reads.index(pair.right) or a.shape != b.shape:
             return False
         if pair.compared == a.size > 1:
-            same[pair.selection.whole or a.tobytes() == b.tobytes()] += 1
+            same[pair.selection.all_by_index or a.tobytes() == b.tobytes()] += 1
     return all(same.values())
 
 
@@ -252,7 +254,7 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         return Cause(why=f"alone, the operation raises {type(error.__cause__ or error).__name__}")
     meaning = sides[0].operation.meaning
     differing = differing_outputs(sides)
-    if region.by_value and region.joint:
+    if region.by_value and region.grouped:
         # sums of the same products on both sides are revealed, wherever their factors stand
         sums = all(isinstance(first_of(side.operation.meaning), SUMS) for side in sides)
         cause = _sums_cause(sides, most, known, same_products=True) if sums else Cause()
@@ -265,16 +267,16 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
     if saturation := saturation_cause(sides, differing):
         cause = saturation
     elif isinstance(first, SUMS):
-        cause = _sums_cause(sides, most, known, same_products=region.joint)
+        cause = _sums_cause(sides, most, known, same_products=region.grouped)
     elif isinstance(first, Each):
         # of two formulas one may hold the other's results at some place by chance
-        formulas = _formulas_cause(sides) if region.joint else None
+        formulas = _formulas_cause(sides) if region.grouped else None
         cause = terms_cause(sides, differing) or formulas
         cause = cause or function_cause(sides, differing, first.along)
     else:
         why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
         cause = Cause(why=f"not explained yet: {why}")
-    if region.joint and not cause.kind:
+    if region.grouped and not cause.kind:
         cause = terms_cause(sides, differing) or _formulas_cause(sides) or cause
     cause.alone = True
     _add_addresses(cause, sides)
@@ -316,7 +318,7 @@ def _formulas_cause(sides: Sides) -> Cause | None:
         # are the results as near as the roughest of these formats lets them be?
         formats = (word for formula in words for word in formula if word in floats.FORMATS)
         dtype, rough = sides[0].value.dtype, floats.eps(max(formats, key=floats.eps))
-        near = dtype in floats.FORMATS and sides[0].pair.scaled * floats.eps(dtype)
+        near = dtype in floats.FORMATS and sides[0].pair.distance_in_eps * floats.eps(dtype)
         if not near or near > FORMATS_APART * rough:
             return None
         kind, what = "precision", "the same is computed in other formats"
@@ -599,7 +601,9 @@ def terms_cause(sides: Sides, differing: np.ndarray) -> Cause | None:
     # operands by where the left reads them first; what no one there stands for has no tree
     numbers, values = left.operation.reads, left.run.values
     leaves = {n: place for place, n in reversed([*enumerate(numbers)])}
-    partners = {pair.right: pair.left for pair in left.pairs if pair.equal and pair.selection.whole}
+    partners = {
+        pair.right: pair.left for pair in left.pairs if pair.equal and pair.selection.all_by_index
+    }
     for n in right.operation.reads:
         weight = right.run.values[n]
         if n not in partners and weight.given < 0:

@@ -281,7 +281,7 @@ def script_of_operation(
     places = []
     for word, alone in zip(("left", "right"), sides, strict=True):
         shape, index = alone.value.shape, alone.index
-        if alone.pair.selection.whole:
+        if alone.pair.selection.all_by_index:
             places.append("np.s_[...]")
             continue
         # the outputs that are compared: a block is written as slices, else they have flat indices

@@ -336,7 +336,7 @@ def rows_of(difference: Difference, most: int = ROWS) -> list[PlotRow]:
     def quiet_or_itself(operation: Region) -> str | int:  # what differs has a row of its own
         return operation.verdict if operation.verdict in ALONE else id(operation)
 
-    for quiet, group in groupby(difference.computed, quiet_or_itself):
+    for quiet, group in groupby(difference.computing, quiet_or_itself):
         operation, *equal_ones = group
         if isinstance(quiet, str):
             text = f"{1 + len(equal_ones)} {ALONE[quiet]}" if equal_ones else operation.name
@@ -346,10 +346,12 @@ def rows_of(difference: Difference, most: int = ROWS) -> list[PlotRow]:
         output = any((pair.left, pair.right) in gives for pair in difference.outputs)
         mark = FIRST_SOURCE if operation is difference.first else "output" if output else ""
         largest = np.inf if operation.max_ulp is None else float(operation.max_ulp)
-        scaled = max((pair.scaled for pair in operation.gives), default=0.0)
+        scaled = max((pair.distance_in_eps for pair in operation.gives), default=0.0)
         text = _without_middle("  ".join(dict.fromkeys((operation.name, operation.op))).rstrip())
         rows.append(
-            PlotRow(text, operation.verdict, largest, scaled, mark, own=bool(operation.own))
+            PlotRow(
+                text, operation.verdict, largest, scaled, mark, own=bool(operation.differing_alone)
+            )
         )
     if len(rows) <= most:
         return rows

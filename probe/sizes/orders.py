@@ -45,9 +45,9 @@ from probe.diff.causes import (
     telling_numbers,
 )
 from probe.diff.difference import Difference, Region, compare_runs
-from probe.diff.match import RunningMatch, Sides
+from probe.diff.match import Repetitions, RunningMatch
 from probe.diff.repeated import (
-    HALF,
+    HALF_OF_DIGITS,
     Marks,
     aligned,
     close,
@@ -373,7 +373,7 @@ def near(left: np.ndarray, right: np.ndarray, units: float = 0.0) -> bool:
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
     if dtype not in floats.FORMATS:
-        return left.size == 0 or float(np.mean(left == right)) > HALF
+        return left.size == 0 or float(np.mean(left == right)) > HALF_OF_DIGITS
     return bool(close(left, right, dtype, units).all())
 
 
@@ -399,7 +399,9 @@ def compared(left: Run, right: Run, marks: Marks, before: Fraction = Fraction(0)
     """A smaller run and a larger one, whose ``marks`` tell what the smaller one lacks, compared
     operation by operation. ``before``: which part of the larger one stands before the smaller
     one's."""
-    return compare_runs(RunningMatch((left, right), Sides((None, marks), (Fraction(0), before))))
+    return compare_runs(
+        RunningMatch((left, right), Repetitions((None, marks), (Fraction(0), before)))
+    )
 
 
 def absorb(marks: Marks, sides: Sequence[tuple[Run, Run]]) -> None:
@@ -448,7 +450,7 @@ def covers(difference: Difference, boxes: Sequence[Box | None]) -> bool:
         shape = difference.right.values[pair.right].shape
         places = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
         kept = places[box_index(box, False, len(shape))]
-        if not np.isin(kept, pair.selection.taken(places, 1)).all():
+        if not np.isin(kept, pair.selection.elements(places, 1)).all():
             return False
     return True
 
@@ -506,16 +508,16 @@ def judge(region: Region, difference: Difference, known: Known, late: bool) -> O
     """Judges one operation, or a region of several. Errors: what can't be asked of its sum."""
     left, right = difference.left, difference.right
     same, unknown = OrderVerdict("same"), partial(OrderVerdict, "unknown")
-    op = difference.sides(region)[0][1]
+    op = difference.last_operations(region)[0][1]
     meaning = op.meaning
     if isinstance(meaning, Moves):
         return same
     if region.left is None or region.right is None:
         return unknown(why="it exists in one run only")
-    if region.joint:
+    if region.grouped:
         return unknown(why="it is one of several operations that together match several others")
     if not region.compared:
-        found = all(pair.known for pair in region.gives)
+        found = all(pair.decided for pair in region.gives)
         return same if found else unknown(why="it is unknown what must agree")
     # a function that gives integers or truth values, as comparisons do, rounds nothing
     counts = isinstance(meaning, Each) and not any(left.values[n].floating for n in op.gives)
@@ -539,7 +541,7 @@ def one_call(region: Region, left: Run, right: Run) -> bool:
     the library computes it in one way, place by place. What operands begin at is a part of it, as
     far as it decides orders: modulo 16 bytes (``address_in_16``)."""
     calls = []
-    for side, op in region.sides(left, right):
+    for side, op in region.last_operations(left, right):
         values = [side.values[n] for n in (*op.reads, *op.gives)]
         ends = [(v.shape, v.dtype, address_in_16(v.address)) for v in values]
         calls.append((ends, repr(op.attributes)))

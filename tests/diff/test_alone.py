@@ -41,9 +41,9 @@ def test_a_second_difference_is_found_behind_the_first(wrong, expected):
     assert found.first.name == f"step{wrong[0]}"
     asked, able = alone.find_own_differences(found)
     assert asked == able == 3 - wrong[0]
-    assert [one.name for one in found.operations if one.own] == expected
+    assert [one.name for one in found.operations if one.differing_alone] == expected
     for one in found.operations:
-        assert one.own is None or one.own in (0, x.size)
+        assert one.differing_alone is None or one.differing_alone in (0, x.size)
 
 
 def test_as_a_source_it_has_the_differences_of_its_own_alone():
@@ -53,7 +53,7 @@ def test_as_a_source_it_has_the_differences_of_its_own_alone():
     alone.find_own_differences(found)
     last = found.operations[-1]
     side, source = alone.as_source(last, left, right)
-    assert source.verdict == "source" and source.differing == last.own == x.size
+    assert source.verdict == "source" and source.differing == last.differing_alone == x.size
     assert source.max_ulp == 1 and last.verdict == "carried"
     (read,) = source.reads
     healed = side.arrays({read.right})[read.right]

@@ -52,7 +52,7 @@ def three(x=X):
 def found_at(operations):
     """Verdict and groups' sizes of what has a counterpart."""
     both = [n for n in operations if n.left is not None and n.right is not None]
-    return [(n.op, n.verdict, n.joint and tuple(map(len, n.inside))) for n in both]
+    return [(n.op, n.verdict, n.grouped and tuple(map(len, n.members))) for n in both]
 
 
 def differs(found):
@@ -79,7 +79,7 @@ def test_a_difference_inside_a_group_is_a_source_whose_cause_replays():
 
 def test_rows_of_a_batch_are_paired_too():
     found = walk.walk(one(X[:2]), three(), explain=False)
-    first = next(n for n in found.operations if n.joint)
+    first = next(n for n in found.operations if n.grouped)
     assert first.verdict == "equal" and first.compared == 2 * 24
     assert found.verdict == "equal"
 
@@ -123,7 +123,7 @@ def test_weights_that_neither_branch_has_are_named():
         return tape.add(y, tape.relu(tape.dense(X, tape.weight(W))))
 
     found = walk.walk(branches("ab"), Taped(program))
-    assert "different weights" in found.other_weights and found.verdict == "differs"
+    assert "different weights" in found.different_weights and found.verdict == "differs"
 
 
 @pytest.mark.slow
@@ -145,7 +145,7 @@ def test_a_compiled_function_is_what_it_is_uncompiled():
     found = walk.walk(
         TorchRecorder(lambda: layers(x)), TorchRecorder(lambda: made(x)), explain=False
     )
-    last = next(n for n in found.operations if n.joint)
+    last = next(n for n in found.operations if n.grouped)
     assert last.verdict in ("equal", "source") and last.compared == 21
     assert last.op.endswith("against compiled")
 
@@ -215,7 +215,7 @@ def test_keras_and_onnx_of_the_same_weights_are_aligned_layer_by_layer():
                     side.arrays({at})[at]
                     for side, at in ((found.left, pair.left), (found.right, pair.right))
                 )
-                ours, theirs = pair.selection.taken(mine, 0), pair.selection.taken(other, 1)
+                ours, theirs = pair.selection.elements(mine, 0), pair.selection.elements(other, 1)
                 assert pair.compared == mine.size
                 assert np.abs(ours - theirs).max() <= 1e-4 * max(1, np.abs(ours).max()), n.name
 

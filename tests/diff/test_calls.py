@@ -121,7 +121,7 @@ def test_arguments_of_pytorch(name: str) -> None:
         "mul": (lambda: v * 0.5, lambda: v * 0.25),
     }[name]
     first = probe.first_difference(left, right).found.first
-    assert first is not None and first.why == f"argument: {torch_pairs[name]}"
+    assert first is not None and first.cause_text == f"argument: {torch_pairs[name]}"
 
 
 def test_a_window_that_other_arguments_move_is_named_as_both() -> None:
@@ -132,4 +132,4 @@ def test_a_window_that_other_arguments_move_is_named_as_both() -> None:
         lambda: pool(v, 3, 1, 1), lambda: pool(v, 3, 1, 1, count_include_pad=False)
     )
     assert found.verdict == "differs"
-    assert found.found.first.why == "window+argument: count_include_pad True against False"
+    assert found.found.first.cause_text == "window+argument: count_include_pad True against False"

@@ -7,7 +7,8 @@ import pytest
 
 import probe
 from probe.diff.difference import Difference
-from probe.diff.settled import SIZED
+from probe.diff.match import SIZED
+from probe.diff.pairing import Unselected
 from tests.record.onnx_files import onnx_model
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -39,7 +40,7 @@ def test_weights_repeated_for_each_row_leave_all_outputs_to_compare(model) -> No
     module.forward = model
     found = probe.network(module, vary="batch", at=1, inputs={"x": X.numpy()}, explain=False)
     (pair,) = found.found.outputs
-    assert pair.known and pair.compared == model(X[:1]).numel()
+    assert pair.unselected is Unselected.FREE and pair.compared == model(X[:1]).numel()
 
 
 def unfolded(x: torch.Tensor) -> torch.Tensor:

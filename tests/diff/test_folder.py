@@ -19,8 +19,9 @@ from probe.case.errors import InputError, Nondeterministic
 from probe.diff import folder
 from probe.diff.apart import RunnableRecording
 from probe.diff.folder import FILE, read_recording
+from probe.diff.match import RunningMatch
+from probe.diff.running import watch
 from probe.diff.walk import compare_and_explain, walk
-from probe.diff.watched import watched
 from probe.order.semantics import (
     Meaning,
     Moves,
@@ -45,7 +46,7 @@ def runs(tmp_path_factory):
 def written(recorder, out, subject="", most=folder.MOST_BYTES):
     """Watches something, and keeps it in a folder."""
     with folder.begin_recording(out) as store:
-        run, notes = watched(recorder, "the run", store)
+        run, notes = watch(recorder, "the run", store)
         folder.write_recording(run, out, subject, most, notes)
     return read_recording(out)
 
@@ -58,7 +59,7 @@ def _stopped(out):
 
 
 def test_values_are_recorded_into_the_folder_and_what_is_not_finished_goes_again(tmp_path):
-    run, notes = watched(network(X), "it")
+    run, notes = watch(network(X), "it")
     for most in (folder.MOST_BYTES, 3000):  # what there is no room for goes again, too
         into, later = tmp_path / f"into{most}", tmp_path / f"later{most}"
         written(network(X), into, most=most)
@@ -77,7 +78,7 @@ def test_values_are_recorded_into_the_folder_and_what_is_not_finished_goes_again
 def compared(*sides):
     """Two runs, or their folders, which are not explained."""
     runs = (read_recording(one) if isinstance(one, Path) else one for one in sides)
-    return compare_and_explain(*runs, explain=False)
+    return compare_and_explain(RunningMatch.of(*runs), explain=False)
 
 
 def told(found):
@@ -89,11 +90,11 @@ def test_two_recordings_and_a_recording_with_a_run_compare_as_the_runs_do(runs):
     live = told(walk(left, right, explain=False))
     stored = compared(runs / "left", runs / "right")
     assert live == told(stored) and stored.verdict == "differs" and stored.same_inputs
-    assert live == told(compared(runs / "left", watched(right, "it")[0]))
+    assert live == told(compared(runs / "left", watch(right, "it")[0]))
 
 
 def test_every_meaning_survives(runs):
-    live = watched(apart(X)[0], "it")[0].operations
+    live = watch(apart(X)[0], "it")[0].operations
     stored = read_recording(runs / "left").operations
     assert [one.meaning for one in stored] == [one.meaning for one in live]
 

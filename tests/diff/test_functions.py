@@ -216,7 +216,7 @@ def test_steps_of_a_loop_are_compared_with_their_own() -> None:
     answer = found(lambda: loop(x[:, 3:5], state), lambda: loop(x, zeros))
     left = answer.found.left.operations
     regions = [r for r in answer.found.operations if r.left is not None and r.right is not None]
-    assert sum(len(r.inside[0]) for r in regions if r.compared) >= 0.9 * len(left)
+    assert sum(len(r.members[0]) for r in regions if r.compared) >= 0.9 * len(left)
     assert answer.to_json()["outputs"][0]["elements"] == 12
 
 

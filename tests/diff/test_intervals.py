@@ -9,7 +9,7 @@ import pytest
 
 from probe.case import floats
 from probe.diff.alone import Alone
-from probe.diff.difference import Pair
+from probe.diff.difference import ValuePair
 from probe.diff.source import enclosed_outputs
 from probe.explain.enclosure import BEYOND, UNKNOWN, WITHIN
 from probe.order import semantics as s
@@ -78,7 +78,7 @@ def judged(meaning, reads, y, dtype="float32"):
     )
     run = replace(run, values=[replace(value, dtype=dtype) for value in run.values])
     number = run.outputs[0]
-    side = Alone.of(run, 0, 0, Pair.of_all(number, number, y.size), 0)
+    side = Alone.of(run, 0, 0, ValuePair.of_all(number, number, y.size), 0)
     enclosure = enclosed_outputs(side, np.arange(y.size))
     return np.full(y.size, UNKNOWN) if enclosure is None else enclosure.judged(y.reshape(-1))[0]
 

@@ -5,60 +5,60 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from probe.diff.pairing import Selection, Side, lines_by_value, paired
+from probe.diff.pairing import MarkedValue, Selection, lines_by_value, must_agree
 
 RNG = np.random.default_rng(0)
 
 
 def lines(chosen: Selection, array: np.ndarray, axis: int = 0) -> list[int]:
     """Which lines of the right value are the left's."""
-    places = chosen.taken(np.arange(array.size).reshape(array.shape), 1)
+    places = chosen.elements(np.arange(array.size).reshape(array.shape), 1)
     return np.unique(np.unravel_index(places, array.shape)[axis]).tolist()
 
 
-def side(array: np.ndarray, mark: np.ndarray | None = None, **more: object) -> Side:
+def side(array: np.ndarray, mark: np.ndarray | None = None, **more: object) -> MarkedValue:
     mark = np.zeros((1,) * array.ndim, bool) if mark is None else mark
-    return Side(array.shape, mark, lambda: array, **more)
+    return MarkedValue(array.shape, mark, lambda: array, **more)
 
 
 def test_the_unchanged_lines_of_the_longer_side_are_the_shorter_ones() -> None:
     y = RNG.standard_normal((12, 5))
     changed = np.arange(12)[:, None] % 4 != 1  # positions first, then samples: the second sample
-    chosen = paired(side(y[1::4]), side(y, changed))
+    chosen = must_agree(side(y[1::4]), side(y, changed))
     assert lines(chosen, y) == [1, 5, 9]
     assert chosen.count((3, 5)) == 15
 
 
 def test_at_the_end_of_a_prefix_outputs_that_read_on_need_not_agree() -> None:
     y = RNG.standard_normal((2, 9))
-    chosen = paired(side(y[:, :5]), side(y, np.arange(9)[None] >= 4))
+    chosen = must_agree(side(y[:, :5]), side(y, np.arange(9)[None] >= 4))
     assert lines(chosen, y, 1) == [0, 1, 2, 3]
 
 
 def test_what_no_content_changes_is_paired_where_it_stands_if_it_is_near() -> None:
     mask = RNG.standard_normal((8, 6))
-    chosen = paired(side(mask[3:5]), side(mask, before=Fraction(3, 8)))
+    chosen = must_agree(side(mask[3:5]), side(mask, begins_at=Fraction(3, 8)))
     assert lines(chosen, mask) == [3, 4]
-    assert paired(side(RNG.standard_normal((2, 6))), side(mask)) is None
+    assert must_agree(side(RNG.standard_normal((2, 6))), side(mask)) is None
 
 
 def test_a_step_behind_a_cache_is_where_its_own_content_changes_something() -> None:
     y = RNG.standard_normal((1, 9))
     changed, own = np.arange(9)[None] > 6, np.arange(9)[None] >= 5
-    chosen = paired(side(y[:, 5:7]), side(y, changed, own=own))
+    chosen = must_agree(side(y[:, 5:7]), side(y, changed, of_step=own))
     assert lines(chosen, y, 1) == [5, 6]
 
 
 def test_where_nothing_is_lacked_other_shapes_are_no_parts() -> None:
     y = RNG.standard_normal((4, 6))
-    assert paired(side(y[:2], complete=True), side(y, complete=True)) is None
-    assert paired(side(y, complete=True), side(y, complete=True)).whole
+    assert must_agree(side(y[:2], lacks_nothing=True), side(y, lacks_nothing=True)) is None
+    assert must_agree(side(y, lacks_nothing=True), side(y, lacks_nothing=True)).all_by_index
 
 
 def test_rows_that_went_elsewhere_are_found_by_their_numbers() -> None:
     rows = RNG.standard_normal((5, 8))
     chosen = lines_by_value(rows[[3, 0]] * (1 + 1e-6), rows)
-    assert np.array_equal(chosen.taken(rows, 1), rows[[3, 0]])
+    assert np.array_equal(chosen.elements(rows, 1), rows[[3, 0]])
     assert lines_by_value(rows[:1] + 1, rows) is None
     assert lines_by_value(rows[:0], rows) is None  # an expert that a router sends no rows to
 
@@ -68,8 +68,8 @@ def test_a_short_sample_is_the_beginning_of_its_padded_one_wherever_that_stands(
     y[2, 3:] = 0
     before = Fraction(2, 4)
     changed = np.arange(4)[:, None, None] != 2
-    chosen = paired(side(y[2:3, :3]), side(y, changed, before=before))
-    assert np.array_equal(chosen.taken(y, 1), y[2:3, :3])
+    chosen = must_agree(side(y[2:3, :3]), side(y, changed, begins_at=before))
+    assert np.array_equal(chosen.elements(y, 1), y[2:3, :3])
 
 
 @pytest.mark.parametrize(("count", "begin"), [(2, 5), (7, 0), (3, None)])
@@ -78,7 +78,7 @@ def test_behind_a_state_lines_are_its_own_or_all_up_to_its_end(
 ) -> None:
     whole = RNG.standard_normal((9, 4))
     part = whole[slice(begin, (begin or 0) + count)]
-    found = paired(*(side(array, piece=(5, 7, 9)) for array in (part, whole)))
+    found = must_agree(*(side(array, piece=(5, 7, 9)) for array in (part, whole)))
     if begin is None:
         assert found is None
     else:
@@ -87,4 +87,4 @@ def test_behind_a_state_lines_are_its_own_or_all_up_to_its_end(
 
 def test_a_block_of_other_positions_is_not_taken_for_a_piece_behind_a_state() -> None:
     blocks = (RNG.standard_normal((4, 4)) for _ in range(2))
-    assert paired(*(side(array, piece=(4, 8, 8)) for array in blocks)) is None
+    assert must_agree(*(side(array, piece=(4, 8, 8)) for array in blocks)) is None

@@ -32,7 +32,7 @@ def test_weights_that_differ_are_named_behind_a_harmless_operation(
         sides[1][layer].weight[3, 4] *= 1.001
     pair = lambda: sides[0](ROWS), lambda: sides[1](ROWS) * 1.0
     found = probe.first_difference(*pair, explain=explain)
-    assert found.verdict == "differs" and found.found.other_weights.startswith(str(layer))
+    assert found.verdict == "differs" and found.found.different_weights.startswith(str(layer))
     assert "has different weights" in found.lines()[1]
     # what reads other weights is no source, and nothing is said to read other inputs
     assert found.first is None and found.to_json()["window"] == 0
@@ -87,7 +87,9 @@ def test_one_operation_with_other_numbers_is_the_source() -> None:
     )
     one = found.found.first
     assert one is not None and one.op == "aten.gelu" and not one.by_value
-    assert one.why == "argument: approximate none against tanh" and found.verdict == "differs"
+    assert (
+        one.cause_text == "argument: approximate none against tanh" and found.verdict == "differs"
+    )
     assert found.found.operations[-1].verdict == "carried"
 
 

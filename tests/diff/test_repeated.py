@@ -12,9 +12,9 @@ from probe.diff.repeated import (
     contents,
     differing,
     independent,
-    lacked,
     repeated,
     repeated_with_others,
+    what_is_lacked,
 )
 from probe.order.semantics import Unknown
 from probe.record.recording import record_run
@@ -23,15 +23,17 @@ from tests.record.doubles import Doubles, Step
 
 def test_the_rows_of_a_batch_that_one_sample_lacks_are_all_others() -> None:
     x = np.random.default_rng(0).standard_normal((8, 5)).astype("f4")
-    where, before = lacked({"x": x[3:4]}, {"x": x})
+    where, before = what_is_lacked({"x": x[3:4]}, {"x": x})
     assert np.flatnonzero(where["x"].any(axis=1)).tolist() == [0, 1, 2, 4, 5, 6, 7]
     assert before == Fraction(3, 8)
-    assert not lacked({"x": x}, {"x": x[3:4]})[0]["x"].any()  # one sample has nothing beside
+    assert not what_is_lacked({"x": x}, {"x": x[3:4]})[0][
+        "x"
+    ].any()  # one sample has nothing beside
 
 
 def test_a_mask_that_stands_in_many_places_is_where_its_content_is() -> None:
     x, mask = np.arange(12, dtype="f4").reshape(4, 3), np.ones((4, 3), int)
-    where, before = lacked({"x": x[2:3], "mask": mask[2:3]}, {"x": x, "mask": mask})
+    where, before = what_is_lacked({"x": x[2:3], "mask": mask[2:3]}, {"x": x, "mask": mask})
     assert np.array_equal(where["mask"], where["x"])
     assert before == Fraction(2, 4)
 
@@ -40,22 +42,22 @@ def test_a_sample_without_its_padding_lacks_the_others_and_what_its_mask_hides()
     x = np.arange(1.0, 41.0, dtype=np.float32).reshape(2, 5, 4)
     mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
     whole, alone = {"x": x, "mask": mask}, {"x": x[:1, :3], "mask": mask[:1, :3]}
-    where, before = lacked(alone, whole)
+    where, before = what_is_lacked(alone, whole)
     assert before == 0 and not where["x"][0, :3].any() and where["x"].sum() == 2 * 5 * 4 - 3 * 4
     others = list(contents(whole, where))
     assert all((other["mask"][0] == mask[0]).all() for other in others)  # padding stays hidden
     assert any((other["mask"][1] != mask[1]).any() for other in others)
     assert all((other["x"][0, 3:] != x[0, 3:]).any() for other in others)
     tile = {"x": x[1:, 2:4]}
-    where, _ = lacked(tile, {"x": x})
+    where, _ = what_is_lacked(tile, {"x": x})
     assert not where["x"][1, 2:4].any() and where["x"].sum() == x.size - 8
-    assert lacked({"x": x[:1]}, {"x": x[:, :3]}) is None  # neither is a piece of the other
+    assert what_is_lacked({"x": x[:1]}, {"x": x[:, :3]}) is None  # neither is a piece of the other
 
 
 def test_inputs_that_are_no_piece_of_the_others_are_not_taken_for_one() -> None:
     x = np.arange(12, dtype="f4").reshape(4, 3)
-    assert lacked({"x": x[:2] + 1}, {"x": x}) is None
-    assert lacked({"y": x[:2]}, {"x": x}) is None
+    assert what_is_lacked({"x": x[:2] + 1}, {"x": x}) is None
+    assert what_is_lacked({"y": x[:2]}, {"x": x}) is None
 
 
 def test_content_changes_where_it_is_lacked_alone_and_stays_finite() -> None:

@@ -1,10 +1,11 @@
-"""Two runs of one model, repeated: what must agree, and the first operation that differs."""
+"""A run is watched and has to repeat; two runs are repeated: what must agree, and what differs."""
 
 import numpy as np
 
-from probe.diff.running import Here, by_running
+from probe.diff.running import InProcess, by_running, watch
 from probe.diff.walk import walk
 from tests.diff.programs import Program, compared, program, sources, tanh
+from tests.record.taped import Taped, network, normal
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((6, 8)).astype("f4")
@@ -52,7 +53,7 @@ def test_of_a_prefix_all_agree_but_what_reads_on() -> None:
     assert not difference.sources
     assert difference.outputs[0].compared == 6 * 4  # the fifth position reads the sixth
     assert difference.agreement == "equal" and difference.verdict == "differs"
-    (output,) = difference.plain
+    (output,) = difference.outputs_by_index
     assert (output.elements, output.differing, output.window, output.window_apart) == (30, 6, 6, 6)
 
 
@@ -81,14 +82,35 @@ def test_a_side_is_repeated_where_it_ran() -> None:
     class There:
         def marks(self, run, arrays, where):
             asked.append("marks")
-            return Here(model).marks(run, arrays, where)
+            return InProcess(model).marks(run, arrays, where)
 
         def run(self, arrays):
             asked.append("run")
-            return Here(model).run(arrays)
+            return InProcess(model).run(arrays)
 
     inputs = {"x": X[2:3]}, {"x": X}
     match = by_running((There(), There()), inputs)
     difference = walk(*map(model, inputs), explain=False, match=match)
     assert [name for name, _, _ in sources(difference)] == ["product"]
     assert asked == ["marks"]  # one sample lacks nothing, and no value had to be asked for
+
+
+TAPED = normal(6, 32)
+
+
+class Watched(Taped):
+    """Watching changes what is computed, as it changes a fusion."""
+
+    def __init__(self, program):
+        super().__init__(program)
+        self.fused = True
+
+    def plain(self):
+        return [one + np.float32(1) for one in super().plain()]
+
+
+def test_watching_that_changes_the_bits_is_said():
+    run, notes = watch(Watched(network(TAPED).program), "the left side")
+    assert len(notes) == 1 and "the left side: recording changes" in notes[0]
+    assert run.plain_results[0].tobytes() != run.results[0].tobytes()
+    assert watch(network(TAPED), "it")[1] == []

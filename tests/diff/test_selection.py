@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe.diff.difference import Pair, read_alike
-from probe.diff.pairing import ALL, NOTHING, WHOLE, Selection
+from probe.diff.difference import ValuePair, operands_in_common
+from probe.diff.pairing import ALL, ALL_BY_INDEX, NOTHING, Selection, Unselected
 from tests.record.taped import Taped, normal
 
 LEFT, RIGHT = np.arange(12.0).reshape(3, 4), np.arange(20.0).reshape(5, 4)
@@ -21,7 +21,7 @@ SELECTIONS = {
     ),
     "some of them": (Selection(((ROWS[0],), (ROWS[1],)), SOME), LEFT[0], RIGHT[4]),
     "turned": (
-        Selection(((slice(1),), (slice(2, 3),)), turned=(0,)),
+        Selection(((slice(1),), (slice(2, 3),)), axis_order=(0,)),
         LEFT[0],
         RIGHT[2],
     ),
@@ -32,28 +32,31 @@ SELECTIONS = {
 def test_what_is_selected_is_taken_counted_and_put_back(name: str) -> None:
     selection, *wanted = SELECTIONS[name]
     for side, (array, taken) in enumerate(zip((LEFT, RIGHT), wanted, strict=True)):
-        assert np.array_equal(selection.taken(array, side), taken)
-        changed = selection.put(array, -taken - 1, side)
+        assert np.array_equal(selection.elements(array, side), taken)
+        changed = selection.with_elements(array, -taken - 1, side)
         mask = selection.mask(array.shape, side)
         assert np.array_equal(changed < 0, mask) and mask.sum() == taken.size
         assert np.array_equal(changed[~mask], array[~mask])
     assert selection.count(LEFT.shape) == wanted[0].size
-    assert not (selection.whole or selection.empty or selection.in_place)
-    first = selection.only(np.arange(wanted[0].size).reshape(wanted[0].shape) == 0, LEFT.shape)
-    assert first.taken(RIGHT, 1).tolist() == [wanted[1].flat[0]] and first.count(LEFT.shape) == 1
+    assert not (selection.all_by_index or selection.empty or selection.in_place)
+    first = selection.restricted_to(
+        np.arange(wanted[0].size).reshape(wanted[0].shape) == 0, LEFT.shape
+    )
+    assert first.elements(RIGHT, 1).tolist() == [wanted[1].flat[0]] and first.count(LEFT.shape) == 1
 
 
 def test_axes_that_stand_in_another_order_are_turned() -> None:
-    selection = Selection(turned=(1, 0))
-    assert np.array_equal(selection.taken(RIGHT[:, None], 1), selection.taken(RIGHT.T, 0))
-    assert selection.count((4, 5)) == 20 and not selection.whole
+    selection = Selection(axis_order=(1, 0))
+    assert np.array_equal(selection.elements(RIGHT[:, None], 1), selection.elements(RIGHT.T, 0))
+    assert selection.count((4, 5)) == 20 and not selection.all_by_index
 
 
 def test_all_and_nothing() -> None:
-    assert WHOLE.whole and not WHOLE.empty and WHOLE.count((3, 4)) == 12
-    assert np.array_equal(WHOLE.put(LEFT, LEFT.reshape(-1) + 1, 0), LEFT + 1)
-    assert NOTHING.empty and NOTHING.count((3, 4)) == 0 and not NOTHING.taken(LEFT, 0).size
-    assert Pair.of_all(1, 2, 0).hollow and not Pair.of_all(1, 2, 5).hollow
+    assert ALL_BY_INDEX.all_by_index and not ALL_BY_INDEX.empty and ALL_BY_INDEX.count((3, 4)) == 12
+    assert np.array_equal(ALL_BY_INDEX.with_elements(LEFT, LEFT.reshape(-1) + 1, 0), LEFT + 1)
+    assert NOTHING.empty and NOTHING.count((3, 4)) == 0 and not NOTHING.elements(LEFT, 0).size
+    assert ValuePair.of_all(1, 2, 0).unselected is Unselected.ABSENT
+    assert ValuePair.of_all(1, 2, 5).unselected is Unselected.FREE
 
 
 def test_two_operands_are_paired_the_other_way_round_where_only_that_fits() -> None:
@@ -62,7 +65,7 @@ def test_two_operands_are_paired_the_other_way_round_where_only_that_fits() -> N
     Taped(lambda t: t.dense(x, t.weight(w))).record(tape.append)
     (op,) = tape
     first, second = op.reads
-    assert read_alike(op, op, lambda *both: True) == [(first, first), (second, second)]
-    turned = read_alike(op, op, lambda a, b: a is not b)
+    assert operands_in_common(op, op, lambda *both: True) == [(first, first), (second, second)]
+    turned = operands_in_common(op, op, lambda a, b: a is not b)
     assert turned == [(first, second), (second, first)]
-    assert read_alike(op, op, lambda *both: False) == [(first, first), (second, second)]
+    assert operands_in_common(op, op, lambda *both: False) == [(first, first), (second, second)]

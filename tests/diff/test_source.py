@@ -13,7 +13,7 @@ import probe
 from probe.case import layout
 from probe.diff import source
 from probe.diff.difference import Difference, compare_runs
-from probe.diff.match import RunningMatch, Sides
+from probe.diff.match import Repetitions, RunningMatch
 from probe.diff.repeated import Marks
 from probe.diff.running import by_running
 from probe.diff.walk import compare_and_explain
@@ -373,7 +373,7 @@ class TestAlone:
         function = lambda x, w: product(x + x[-1:] * np.float32(2**-16), w)  # noqa: E731
         step = Step("double", Contracts("mk,kn->mn"), function, ["x", "w"])
         runs = [record_run(Doubles({"x": rows, "w": w}, [step])) for rows in (x[:1], x)]
-        unchanged = Sides((None, Marks(runs[1], repetitions=4)))
+        unchanged = Repetitions((None, Marks(runs[1], repetitions=4)))
         _, cause = first_cause(*runs, match=RunningMatch((runs[0], runs[1]), unchanged))
         assert cause.kind == "" and "not expected to read" in cause.why and not cause.alone
 
@@ -417,7 +417,7 @@ def cause(
     given = {n: one.astype(dtype) for n, one in TERMS.items()}
     runs = [record_run(Doubles(given, [Step("sum", *one, list("abcd"))])) for one in (left, right)]
     found = compare_runs(RunningMatch.of(*runs))
-    found.operations[0].by_value = found.operations[0].joint = True
+    found.operations[0].by_value = found.operations[0].grouped = True
     return source.find_cause(runs[0], runs[1], found.operations[0])
 
 
@@ -465,7 +465,7 @@ def test_no_order_is_said_of_sums_in_formats_that_are_not_added_as_numpy_adds_th
     sums = [(kind, lambda *x, f=f: f(*x).astype(into)) for kind, f in (ROW, PAIRS)]
     runs = [record_run(Doubles(given, [Step("sum", *each, list("abcd"))])) for each in sums]
     found = compare_runs(RunningMatch.of(*runs)).operations[0]
-    found.by_value = found.joint = True
+    found.by_value = found.grouped = True
     if found.differing:  # whole numbers have the same sum in every order
         assert source.find_cause(*runs, found).kind != "order"
     assert bool(found.differing) == (one != "int32")
@@ -512,7 +512,7 @@ def formulas(left: list[Step], right: list[Step]) -> source.Cause:
     inputs = {"x": X}
     runs = [record_run(side(inputs)) for side in sides]
     found = compare_runs(by_running((sides[0], sides[1]), (inputs, inputs))(*runs))
-    assert found.first is not None and found.first.joint and found.first.by_value
+    assert found.first is not None and found.first.grouped and found.first.by_value
     return source.find_cause(*runs, found.first)
 
 
@@ -551,7 +551,7 @@ def test_what_grapplers_addn_does_to_a_residual_is_an_order() -> None:
         assert found.verdict == "equal"
         return
     (cause,) = found.found.causes.values()
-    assert first.joint and cause.kind == "order" and "((p0+p1)+p2)" in cause.why
+    assert first.grouped and cause.kind == "order" and "((p0+p1)+p2)" in cause.why
 
 
 def drawing(op: str, numbers: Any, state: str | None) -> Run:
@@ -668,6 +668,6 @@ def test_an_index_of_other_numbers_is_named() -> None:
         step = Step("take", Moves(), lambda x, i: x[i], ["x", "i"])
         steps = [step, Step("tanh", Each("tanh"), np.tanh, [0])]
         runs.append(record_run(Doubles({"x": x, "i": index}, steps)))
-    found = compare_and_explain(*runs)
+    found = compare_and_explain(RunningMatch.of(*runs))
     assert found.first is None and found.verdict == "differs"
-    assert found.other_numbers == "take at layers.0 is given other numbers, i: 1 of 3 differ"
+    assert found.different_constants == "take at layers.0 is given other numbers, i: 1 of 3 differ"

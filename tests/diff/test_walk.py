@@ -126,8 +126,10 @@ def test_what_repeats_nowhere_and_reaches_nothing_is_no_source():
 
 def test_other_weights_are_named_and_the_outputs_compared_all_the_same():
     found = walk.walk(network(X), network(X, seed=3))
-    assert "block.first has different weights on the two sides (w)" in found.other_weights
-    assert found.verdict == "differs" and found.plain[0].differing and found.first is None
+    assert "block.first has different weights on the two sides (w)" in found.different_weights
+    assert (
+        found.verdict == "differs" and found.outputs_by_index[0].differing and found.first is None
+    )
 
 
 def test_another_number_of_outputs_is_refused():

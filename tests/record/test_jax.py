@@ -12,6 +12,7 @@ import pytest
 
 from probe.diff.difference import Difference, compare_runs
 from probe.diff.match import RunningMatch
+from probe.diff.pairing import Unselected
 from probe.order.semantics import Reduces
 from probe.record.recording import Run, record_run
 
@@ -104,7 +105,7 @@ def test_a_compiled_function_is_one_operation_at_least_and_agrees_with_its_equat
     assert len(kinds(live)) > 1 or "jit perceptron" in live.note
     found = compared(lambda: perceptron(PARAMETERS, x), lambda: compiled(PARAMETERS, x))
     assert found.outputs[0].compared == 12
-    assert found.outputs[0].known
+    assert found.outputs[0].unselected is Unselected.FREE
 
 
 def test_a_program_that_cannot_be_looked_into_is_one_operation_and_says_so(

@@ -145,7 +145,7 @@ def test_numbers_in_the_other_order_of_bytes_are_the_same_numbers() -> None:
     assert [run.array(n).tolist() for n in run.outputs] == [[2, 3, 4, 5]]
     assert all(value.dtype == "int64" for value in run.values)
     pair = (lambda a: a + 1, lambda a: a + 2)
-    (output,) = first_difference(*pair, inputs=(x,), explain=False).found.plain
+    (output,) = first_difference(*pair, inputs=(x,), explain=False).found.outputs_by_index
     assert (output.differing, output.max_abs) == (5, 1.0)
 
 

@@ -40,7 +40,7 @@ def runs(*wrong):
     """Watched runs of both sides for a verdict, and the names of what differs by itself."""
     left, right = Counted(planted(), X), Counted(planted(*wrong), X)
     found = walk(left, right)
-    names = [one.name for one in found.operations if one.own or one.verdict == "source"]
+    names = [one.name for one in found.operations if one.differing_alone or one.verdict == "source"]
     return (left.runs, right.runs), names
 
 
@@ -54,9 +54,10 @@ def test_a_value_that_is_paired_twice_is_compared_as_each_pair_says():
     found = compared(X, 0, rows=1)
     (one,) = (one for one in found.operations if one.verdict == "source")
     pair = one.gives[0]
-    rest = pair.selection.only(np.array(False), found.left.values[pair.left].shape)
+    rest = pair.selection.restricted_to(np.array(False), found.left.values[pair.left].shape)
     twice = [
-        difference.Pair(pair.left, pair.right, chosen, True) for chosen in (pair.selection, rest)
+        difference.ValuePair(pair.left, pair.right, chosen, True)
+        for chosen in (pair.selection, rest)
     ]
     for each, count in zip(twice, (pair.compared, 1), strict=True):
         each.compared = count

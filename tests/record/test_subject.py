@@ -255,7 +255,7 @@ def test_names_and_texts_beside_arrays_are_never_equal_if_they_differ(left, righ
     found = first_difference(
         lambda x: _with(left, x * 2), lambda x: _with(right, x * 2), inputs=(X,)
     )
-    assert (found.verdict, found.found.not_whole) == ("unknown" if said else "equal", said)
+    assert (found.verdict, found.found.incomplete) == ("unknown" if said else "equal", said)
 
 
 def _with(value, array):

@@ -525,7 +525,7 @@ def orders_of_program(operation: Any, sizes: Sequence[int]) -> str:
 def _orders_at_place(operation: Any, size: int, largest: int, place: int, revealed: Any) -> Any:
     """How a program adds samples alone and at a place of the largest batch, among zeros."""
     from probe.diff.repeated import repeated_with_others
-    from probe.diff.watched import CHANGED, watched
+    from probe.diff.running import CHANGED, watch
     from probe.record.recording import record_run
     from probe.sizes import orders
 
@@ -549,7 +549,7 @@ def _orders_at_place(operation: Any, size: int, largest: int, place: int, reveal
         values = [leaf.value if leaf.axis is None else inputs[name] for name, leaf in both]
         return operation.program.watched(values, operation.rebuild)
 
-    whole, notes = watched(recorder(large), "the program")
+    whole, notes = watch(recorder(large), "the program")
     where = orders.places_behind(large, along, place + size, place)
     marks = repeated_with_others(whole, recorder, large, where)
     part = record_run(recorder(small))

@@ -180,7 +180,7 @@ def examine(
         else:
             sizes = (at, against)
             walked, sides = _one_sample(user_model, ask, sizes, target, tell, tell_part)
-        head = f"{walked.asked.model}: {walked.asked.left} against {walked.asked.right}"
+        head = f"{walked.question.model}: {walked.question.left} against {walked.question.right}"
         diagnosis = Diagnosis(walked, ask, head.removeprefix(": "), parts)
         early = [learned.text for learned in parts]
         examination = Examination(model, walked, sides, out, tell, step, tell_part, early)
@@ -220,18 +220,18 @@ def _one_sample(
         raise InputError("ask", ask, error.why, todo) from error
     if ask == "padding" and target is None:
         ends = f"length {size}", f"length {full}"
-        walked.asked = ComparisonQuestion(user_model.name, *ends, ADVICE["length"])
+        walked.question = ComparisonQuestion(user_model.name, *ends, ADVICE["length"])
     if walked.inputs is None:
         return walked, None
     left, right = walked.inputs
     filled = {name: filled_up(array, right[name].shape) for name, array in left.items()}
-    if walked.found.padded and walked.found.samples is None:
+    if walked.found.padded_outputs and walked.found.samples is None:
         # a sample behind its mask: what the mask hides is filled up, with zeros as users do
         vary = "length"
         filled |= {name: array for name, array in right.items() if is_mask(array)}
         both_sizes = [zip(left[n].shape, right[n].shape, strict=True) for n in left]
         size, full = next((a, b) for each in both_sizes for a, b in each if a != b)
-        walked.asked = replace(walked.asked, todo=ADVICE["length"])
+        walked.question = replace(walked.question, todo=ADVICE["length"])
     return walked, SizedInputs(subject, vary, (size, full), dict(left), dict(right), filled)
 
 
@@ -344,7 +344,7 @@ class Examination:
     def give_parts(self) -> str:
         """Gives one part after the other; returns why it ends early, empty if it doesn't."""
         first = self.walked.found.first
-        pair, text = self.walked.asked, self.walked.counts_text()
+        pair, text = self.walked.question, self.walked.counts_text()
         if text not in self.early:
             which = f"{pair.left} against {pair.right}: " * bool(self.early)  # not what was told
             self.tell_part("outputs", f"{which}{text}")
@@ -356,14 +356,14 @@ class Examination:
             first, text, details = explained
             if first.op in FUSED and not first.cause:
                 text += f"; it is a whole layer, fused: {SWITCH} lets you look into it"
-            if first.cause and self.walked.found.more_than_sources(behind=False):
+            if first.cause and self.walked.found.has_unexplored_causes(behind=False):
                 text += "; this does not explain all that differs"
             self.tell_part("cause", text, details)
         sides = self.sides
         if why := budget.spent():
             return why
         if sides is None:
-            todo = self.walked.asked.todo or ADVICE["target"]
+            todo = self.walked.question.todo or ADVICE["target"]
             bisect_advice = "probe bisect MODEL --between A --and B finds the condition"
             self.tell_part("fix", f"{todo}; {bisect_advice}")
         elif ended := self._try_remedies(sides):
@@ -394,10 +394,10 @@ class Examination:
         for output in self.walked.found.outputs:
             number, right = (output.left, output.right)[left], output.right
             if number in places:
-                left_elements = output.selection.taken(
+                left_elements = output.selection.elements(
                     np.asarray(first_outputs[places.index(number)]), left
                 )
-                right_elements = output.selection.taken(
+                right_elements = output.selection.elements(
                     np.asarray(second_outputs[right_run.outputs.index(right)]), 1
                 )
                 total += int(
@@ -497,13 +497,13 @@ def _explained_source(walked: Walked, tell: Say) -> tuple[Region, str, dict[str,
         difference.causes[number] = cause
         operation.cause = cause.kind
         if cause.refuted:
-            operation.doubted(cause.why)
+            operation.put_in_doubt(cause.why)
             continue
         text = cause.why
         if not cause.kind:
             # what sets two calls of one kernel apart
             reads = []
-            for run, op in difference.sides(operation):
+            for run, op in difference.last_operations(operation):
                 shapes = [run.values[n].shape for n in op.reads[:3]]
                 reads.append(" and ".join("x".join(map(str, shape)) or "1" for shape in shapes))
             text = f"{cause.why}; the library is called with other sizes: it reads {reads[0]} "

@@ -24,15 +24,15 @@ from probe.diff.difference import (
     NOT_SOUGHT,
     NOT_YET,
     Difference,
-    Pair,
     Region,
+    ValuePair,
     grouped_reasons,
-    of_outputs,
+    why_outputs_unknown,
 )
 from probe.diff.folder import read_recording
 from probe.diff.functions import Captured, FunctionSide, by_reading, rows_read
+from probe.diff.match import LACKING
 from probe.diff.pairing import Selection
-from probe.diff.settled import LACKING
 from probe.diff.walk import UNCOMPARED, OnDisk, walk
 from probe.explain.outputs import (
     NAMED,
@@ -71,26 +71,25 @@ def samples_text(outputs: Sequence[OutputDifference], samples: tuple[int, int] |
 
 @dataclass(repr=False)
 class Walked(Answer):
-    """Compares two runs of a model: ``found`` has both runs, operation by operation.
-
-    ``asked``: the model and both sides, in words. ``script``: what a report's scripts need besides:
-    ``before``, lines that set each side's switches; ``whole``, lines that repeat the comparison.
-    """
+    """Compares two runs of a model: ``found`` has both runs, operation by operation."""
 
     found: Difference
-    asked: ComparisonQuestion
+    question: ComparisonQuestion
+    """The model and both sides, in words."""
     script: Mapping[str, Any] = field(default_factory=dict)
+    """What a report's scripts need besides: ``before``, lines that set each side's switches;
+    ``whole``, lines that repeat the comparison."""
     inputs: tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]] | None = None
     """Both sides', where the model ran in this process."""
 
     @property
     def window(self) -> int:
         """How many outputs read other inputs than the right run's at the same index."""
-        return sum(output.window for output in self.found.plain)
+        return sum(output.window for output in self.found.outputs_by_index)
 
     @property
-    def _all_read_others(self) -> bool:
-        return self.window in (0, sum(output.elements for output in self.found.plain))
+    def _all_in_window(self) -> bool:
+        return self.window in (0, sum(output.elements for output in self.found.outputs_by_index))
 
     def counts(self) -> dict[str, int]:
         counts = Counter(operation.verdict for operation in self.found.operations)
@@ -99,29 +98,29 @@ class Walked(Answer):
     def differ_by_themselves(self) -> list[int]:
         """The numbers of operations that differ although their inputs agree, or would."""
         operations = enumerate(self.found.operations)
-        return [number for number, op in operations if op.verdict == "source" or op.own]
+        return [number for number, op in operations if op.verdict == "source" or op.differing_alone]
 
     @property
     def classes(self) -> dict[str, int]:
         """How many outputs are equal, how many differ by rounding that is explained, and
         how many otherwise: they are explained where every source is, and nothing else is open."""
         elements, differing = (
-            sum(getattr(output, name) for output in self.found.plain)
+            sum(getattr(output, name) for output in self.found.outputs_by_index)
             for name in ("elements", "differing")
         )
-        apart = sum(output.window_apart for output in self.found.plain)
+        apart = sum(output.window_apart for output in self.found.outputs_by_index)
         rounding = self.found.rounding
         explained = rounding.all_explained
-        explained &= not self.found.not_whole and not self.found.enters
+        explained &= not self.found.incomplete and not self.found.enters
         # a factor of 2.5 for 2 behind a product that rounds otherwise was called explained
         # rounding: every source replayed, and what stands behind a source is none
-        explained &= not self.found.more_than_sources()
-        explained &= all(pair.known or pair.selection.whole for pair in self.found.outputs)
+        explained &= not self.found.has_unexplored_causes()
+        explained &= all(pair.decided for pair in self.found.outputs)
         for number, region in enumerate(self.found.operations):
             cause = self.found.causes.get(number)
             if region.verdict == "source":
                 explained &= region.cause not in NO_ROUNDING
-            elif region.own:
+            elif region.differing_alone:
                 explained &= cause is not None and cause.rounding.all_explained
         if self.found.samples is not None:
             # which of all samples' outputs read the other samples, as a norm over the batch does,
@@ -146,18 +145,18 @@ class Walked(Answer):
             "operations_total": total,
             "first": None if first is None else first.name,
             "enters": self.found.enters or None,
-            **asdict(self.asked),
+            **asdict(self.question),
             "same_inputs": difference.same_inputs,
             "window": self.window,
-            "not_compared": sum(output.not_compared for output in difference.plain),
+            "not_compared": sum(output.not_compared for output in difference.outputs_by_index),
             "samples": samples_json,
-            "not_whole": difference.not_whole or None,
+            "not_whole": difference.incomplete or None,
             "rounding": difference.rounding.to_json(),
             "classes": self.classes,
-            "decisions": self.decided(),
+            "decisions": self.decision_counts(),
             "unknown": [
-                {"operations": len(some), "first": some[0].name, "why": why}
-                for why, some in grouped_reasons(difference).items()
+                {"operations": len(regions), "first": regions[0].name, "why": why}
+                for why, regions in grouped_reasons(difference).items()
             ],
             "operations": operations,
             "outputs": [self.report_output(output) for output in difference.outputs],
@@ -166,39 +165,35 @@ class Walked(Answer):
             "notes": difference.notes,
         }
 
-    def report_output(self, output: Pair) -> dict[str, Any]:
+    def report_output(self, output: ValuePair) -> dict[str, Any]:
         """An entry of ``outputs``."""
-        scaled = output.scaled if isfinite(output.scaled) else None  # infinity and NaN are no JSON
-        plain = self.found.plain[self.found.outputs.index(output)]
+        far = output.distance_in_eps
+        plain = self.found.outputs_by_index[self.found.outputs.index(output)]
         must_agree = {name: getattr(output, name) for name in ("differing", "max_ulp")}
         return plain.to_json() | {
             "window": plain.window,
             "must_agree": {"compared": output.compared} | must_agree,
             "compared": output.compared,
-            "scaled": scaled,
+            "scaled": far if isfinite(far) else None,  # infinity and NaN are no JSON
             "decisions": [asdict(each) for each in self.decisions(output)],
         }
 
-    def decisions(self, output: Pair) -> list[Decision]:
+    def decisions(self, output: ValuePair) -> list[Decision]:
         """What an output decides and where the runs decide differently; [] of integers."""
         dtype = self.found.left.values[output.left].dtype
         key = (output.left, output.right)
-        known: dict[tuple[int, int], list[Decision]]
-        known = self.__dict__.setdefault("_decided", {})
-        if key not in known:
-            known[key] = []
+        answered: dict[tuple[int, int], list[Decision]]
+        answered = self.__dict__.setdefault("_decided", {})
+        if key not in answered:
+            answered[key] = []
             left, right = self.found.left.array(output.left), self.found.right.array(output.right)
-            if (
-                output.compared
-                and dtype in floats.FORMATS
-                and left is not None
-                and right is not None
-            ):
-                ours, theirs = _decision_rows(left, right, output.selection)
-                known[key] = list(decisions(ours, theirs, dtype)) if ours.size else []
-        return known[key]
+            recorded = left is not None and right is not None
+            if recorded and output.compared and dtype in floats.FORMATS:
+                first, second = _decision_rows(left, right, output.selection)
+                answered[key] = [*decisions(first, second, dtype)] if first.size else []
+        return answered[key]
 
-    def decided(self) -> dict[str, float | None]:
+    def decision_counts(self) -> dict[str, float | None]:
         """How many decisions the outputs take, how many change, and the smallest margin
         that one has before it would, in units of the largest difference; None: nothing differs."""
         total = changed = 0
@@ -206,11 +201,12 @@ class Walked(Answer):
         for output in self.found.outputs:
             for each in self.decisions(output):
                 total, changed = total + each.taken, changed + each.crossed
-                if output.scaled and isfinite(output.scaled) and each.margin is not None:
-                    margins.append(each.margin / output.scaled)
+                far = output.distance_in_eps
+                if far and isfinite(far) and each.margin is not None:
+                    margins.append(each.margin / far)
         return {"total": total, "changed": changed, "margin": min(margins, default=None)}
 
-    def crossed(self) -> list[str]:
+    def changed_decisions(self) -> list[str]:
         """The decisions that differ between the two runs, in words."""
         lines = []
         for number, output in enumerate(self.found.outputs):
@@ -224,13 +220,13 @@ class Walked(Answer):
 
     def lines(self) -> tuple[str, str, str]:
         total = len(self.found.operations)
-        compared = f"{self.asked.left} against {self.asked.right}: {self.counts_text()}"
+        compared = f"{self.question.left} against {self.question.right}: {self.counts_text()}"
         classes = [(name, n) for name, n in self.classes.items() if n and name != "equal"]
         if len(classes) == 1:
             compared += f": {classes[0][0]}"
         elif classes:
             compared += f": {', '.join(f'{count:,} {name}' for name, count in classes)}"
-        name = f"{self.asked.model}, " if self.asked.model else ""
+        name = f"{self.question.model}, " if self.question.model else ""
         first, last = self.ending()
         operations = f"{counted(total, 'operation')}, {self.found.examined:,} compared"
         operations += f", matched {self.found.matched}"
@@ -238,7 +234,7 @@ class Walked(Answer):
 
     def counts_text(self) -> str:
         """How many outputs differ by index, and of how many samples."""
-        return samples_text(self.found.plain, self.found.samples)
+        return samples_text(self.found.outputs_by_index, self.found.samples)
 
     def ending(self) -> tuple[str, str]:
         """What comes first of a difference in words, and how far it spreads."""
@@ -252,7 +248,7 @@ class Walked(Answer):
         count = f"{first.differing:,} of {first.compared:,} differ"
         count += "" if first.max_ulp is None else f" by up to {first.max_ulp:,} ulp"
         if "argument" in first.cause:  # first, as lines are cut at their end
-            text = f"first: {operation_text(first)}: {first.why}; {count}"
+            text = f"first: {operation_text(first)}: {first.cause_text}; {count}"
         else:
             causes = self.found.causes.values()
             sought = any(cause.kind or NOT_SOUGHT not in cause.why for cause in causes)
@@ -264,7 +260,7 @@ class Walked(Answer):
         if cause is not None and cause.comparison is not None and cause.kind:
             layer = alone.layer_of(self.found, first)
             text += f" ({layer})" if layer else ""
-        before = [self._windows_apart() if first.joint else "", self.found.other_weights]
+        before = [self._windows_apart() if first.grouped else "", self.found.different_weights]
         before.append(FAR.format(self.found.enters) if self.found.enters else "")
         before.append(self.found.rounding.words)
         if self.verdict == "equal":
@@ -279,13 +275,15 @@ class Walked(Answer):
         weights = [str(each) for each in difference.weights]
         if not (differs and one_library):
             weights = [str(each) for each in difference.weights if not each.convention]
-        reads = [difference.other_numbers if differs else "", self._elsewhere()]
-        why = "; ".join(weights) or difference.other_weights or self._windows_apart()
+        reads = [difference.different_constants if differs else "", self._window_text()]
+        why = "; ".join(weights) or difference.different_weights or self._windows_apart()
         if why := why or "; ".join(filter(None, reads)):
             return why
-        if difference.only_whole:
+        if difference.differs_unwatched_only:
             return f"{verdict}: {WHOLE_PROGRAM}"
-        if verdict == "unknown" and (unknown := difference.not_whole or of_outputs(difference)):
+        if verdict == "unknown" and (
+            unknown := difference.incomplete or why_outputs_unknown(difference)
+        ):
             return f"unknown: {unknown}"
         if verdict == "equal" and not difference.examined:
             return "equal: the outputs agree; no operation could be compared"
@@ -310,11 +308,13 @@ class Walked(Answer):
             return ""
         return alone.windows_apart(left, right)
 
-    def _elsewhere(self) -> str:
+    def _window_text(self) -> str:
         """How many outputs read what the other run lacks; or nothing."""
-        start = self._depends()
+        start = self._first_lacking()
         if self.window:
-            total = counted(sum(output.elements for output in self.found.plain), "output")
+            total = counted(
+                sum(output.elements for output in self.found.outputs_by_index), "output"
+            )
             text = f"{self.window:,} of {total} {'reads' if self.window == 1 else 'read'}"
             text += " different inputs"
             start = next((op for op in self.found.operations if op.cause == "window"), start)
@@ -324,60 +324,60 @@ class Walked(Answer):
             return ""
         return f"window: {text}" + ("" if start is None else f"; from {operation_text(start)} on")
 
-    def _depends(self) -> Region | None:
+    def _first_lacking(self) -> Region | None:
         """The first operation of which all results depend on what the other run lacks, if
         all outputs do: the scale of a batch that is quantised as it comes, say."""
-        outputs = [pair for pair in self.found.outputs if not pair.hollow]
-        if not outputs or not all(pair.known and pair.selection.empty for pair in outputs):
+        outputs = [pair for pair in self.found.outputs if not pair.absent]
+        if not outputs or not all(pair.decided and pair.selection.empty for pair in outputs):
             return None
         return next((op for op in self.found.operations if op.note == LACKING), None)
 
     def unknown(self) -> list[str]:
         """Why nothing is known of operations, in words: how many, from which one on."""
         lines = []
-        for why, some in grouped_reasons(self.found).items():
-            first = operation_text(some[0])
-            start = f"from {first} on" if len(some) > 1 else first
-            lines.append(f"unknown: {counted(len(some), 'operation')}, {start}: {why}")
+        for why, regions in grouped_reasons(self.found).items():
+            first = operation_text(regions[0])
+            start = f"from {first} on" if len(regions) > 1 else first
+            lines.append(f"unknown: {counted(len(regions), 'operation')}, {start}: {why}")
         return lines
 
     def outcome(self, how: str = "reproduce('folder')") -> str:
         """How the outputs differ, and what to do. ``how``: what writes a report."""
-        outputs, first, todo = self.found.outputs, self.found.first, self.asked.todo
+        outputs, first, todo = self.found.outputs, self.found.first, self.question.todo
         compared = sum(output.compared for output in outputs)
         differing = [output for output in outputs if output.differing]
-        if self.found.only_whole:
+        if self.found.differs_unwatched_only:
             return todo
-        if not compared and self.found.other_weights:
+        if not compared and self.found.different_weights:
             return todo or "give both sides the same weights"
-        if not compared and outputs and all(output.hollow for output in outputs):
+        if not compared and outputs and all(output.absent for output in outputs):
             return "the outputs have no elements"
         if not compared:
-            if self._depends() is None and not (self.window and self._all_read_others):
+            if self._first_lacking() is None and not (self.window and self._all_in_window):
                 return NOT_KNOWN
-            nothing = "no output has to agree; " if self._all_read_others else ""
+            nothing = "no output has to agree; " if self._all_in_window else ""
             return f"{nothing}only the same inputs give the same bits"
         if not differing:
             every = f"all {compared:,} outputs that must agree do"
             every = "the one output that must agree does" if compared == 1 else every
-            return f"{every}{self._unjudged()}" + (f"; {todo}" if first and todo else "")
+            return f"{every}{self._not_judged_text()}" + (f"; {todo}" if first and todo else "")
         ulps = [output.max_ulp for output in differing if output.max_ulp is not None]
         most = max(ulps) if len(ulps) == len(differing) else None
         text = differ(sum(output.differing for output in differing), compared, most)
-        text += self._unjudged()
+        text += self._not_judged_text()
         if self.window:
-            text = f"{self._elsewhere()}; of those that must agree {text}"
-        parts = [text, "; ".join(self.crossed()) or "no decision changes", todo]
+            text = f"{self._window_text()}; of those that must agree {text}"
+        parts = [text, "; ".join(self.changed_decisions()) or "no decision changes", todo]
         if first is not None:  # of different arguments the library did what it was asked
             parts.append(DIFFERENT if first.arguments else f"try {how} for a report")
         return "; ".join(filter(None, parts))
 
-    def _unjudged(self) -> str:
+    def _not_judged_text(self) -> str:
         """Of how many of several outputs nothing could be compared."""
         outputs = self.found.outputs
-        some = sum(not output.compared and not output.hollow for output in outputs)
+        count = sum(not output.compared and not output.absent for output in outputs)
         what = "it is not known what must agree"
-        return f"; of {some:,} of the {len(outputs):,} returned arrays {what}" if some else ""
+        return f"; of {count:,} of the {len(outputs):,} returned arrays {what}" if count else ""
 
     shown = views.walked
 
@@ -439,7 +439,7 @@ class Walked(Answer):
     def _as_case(self, folder: Path, operation: Region, cause: Any, tell: Say) -> Any:
         """Writes the report of a case. InputError: it is none; NotReproduced."""
         recorded = import_module("probe.report.recorded")
-        model = f"`{self.asked.model}`" if self.asked.model else "a model"
+        model = f"`{self.question.model}`" if self.question.model else "a model"
         place = f" at `{operation.path}`" if operation.path else ""
         layer = alone.layer_of(self.found, operation)
         place += f", `{layer}`" * bool(layer)
@@ -490,17 +490,22 @@ def _decision_rows(left: Any, right: Any, selection: Selection) -> list[np.ndarr
     that isn't cut, of which a largest one is decided, if whole ones are selected, else element by
     element."""
     arrays = left, right
-    taken = [selection.taken(array, side) for side, array in enumerate(arrays)]
-    rows = [axis for axis in range(left.ndim) if axis not in selection.cut]
-    if selection.agree is None and selection.turned is None and rows and len(selection.cut) > 0:
+    taken = [selection.elements(array, side) for side, array in enumerate(arrays)]
+    rows = [axis for axis in range(left.ndim) if axis not in selection.cut_axes]
+    if (
+        selection.agreeing is None
+        and selection.axis_order is None
+        and rows
+        and len(selection.cut_axes) > 0
+    ):
         # as channels of positions are
         turned = [np.moveaxis(each, rows[-1], -1) for each in taken]
         return [each.reshape(-1, each.shape[-1]) for each in turned]
     width = left.shape[-1] if left.ndim and left.shape[-1:] == right.shape[-1:] else 0
     if not width or taken[0].size % width:
         return [each.reshape(-1, 1) for each in taken]
-    for side, array in enumerate(() if selection.whole else arrays):
-        numbers = selection.taken(np.arange(array.size).reshape(array.shape), side)
+    for side, array in enumerate(() if selection.all_by_index else arrays):
+        numbers = selection.elements(np.arange(array.size).reshape(array.shape), side)
         lines = numbers.reshape(-1, width)
         if (lines != lines[:, :1] + np.arange(width)).any() or (lines[:, 0] % width).any():
             width = 1
@@ -597,7 +602,7 @@ def note_what_is_read(
     """Says which rows of the inputs differing outputs read, where that is not the same on both
     sides: then they need not agree, and the difference is no rounding."""
     inputs = {f"x{number}": array for number, array in enumerate(arrays)}
-    for number, output in enumerate(difference.plain):
+    for number, output in enumerate(difference.outputs_by_index):
         reads_more = np.zeros(output.apart.shape, bool)
         for element in np.flatnonzero(output.apart)[:ELEMENTS].tolist():
             both = [rows_read(function, inputs, number, element) for function in functions]
@@ -611,7 +616,7 @@ def note_what_is_read(
                 said.append(f"on the {side} reads rows {', '.join(each)}")
             where = f"element {element} of output {number}"
             difference.notes.append(f"{where} {', '.join(said)}: they need not agree")
-        difference.plain[number] = with_window(output, reads_more)
+        difference.outputs_by_index[number] = with_window(output, reads_more)
         for at, operation in enumerate(difference.operations):
             if reads_more.any() and operation.verdict == "source":
                 operation.cause = "window"

@@ -19,7 +19,7 @@ from probe.case.case import Case
 from probe.case.errors import InputError, refuse
 from probe.case.floats import rounded_text
 from probe.diff.apart import WholeFile
-from probe.diff.watched import CHANGED, watched
+from probe.diff.running import CHANGED, watch
 from probe.record.inputs import first_entries, varied_axes
 from probe.sizes.fixes import (
     NAMES,
@@ -430,7 +430,7 @@ def pad_model(
         graph.check(content)
         if target is None:
             recorder = graph.opened.recorder(graph.inputs(content, fixed))
-            graph.sides[content, fixed], notes = watched(recorder, "the model")
+            graph.sides[content, fixed], notes = watch(recorder, "the model")
             graph.doubt = next((note for note in notes if CHANGED in note), "")
         else:
             where, notes = checked_target(target), list[str]()

@@ -586,7 +586,7 @@ def of_functions(
             question = ComparisonQuestion(
                 "", f"the piece {found[number].piece.text}", "the whole", ""
             )
-            answer.walked.asked = question
+            answer.walked.question = question
             size = first[0].shape
             axes = [k for k, n in enumerate(first[1 + number].shape) if n != size[k]]
             if answer.mistakes and axes:

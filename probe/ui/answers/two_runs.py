@@ -29,9 +29,8 @@ from probe.diff.apart import (
 from probe.diff.folder import MOST_BYTES, begin_recording, size_of_values, write_recording
 from probe.diff.folder import read_recording as read_folder
 from probe.diff.repeated import contents, differing, is_mask, other_content
-from probe.diff.running import Matches, by_running
+from probe.diff.running import Matches, by_running, watch
 from probe.diff.walk import walk
-from probe.diff.watched import watched
 from probe.explain.outputs import (
     OutputDifference,
     Samples,
@@ -321,17 +320,19 @@ def two_runs(
             difference.take_samples(samples)
         if masked:
             dtypes = [difference.left.values[pair.left].dtype for pair in difference.outputs]
-            difference.padded = [each for sample in masked for each in sample.differences(dtypes)]
+            difference.padded_outputs = [
+                each for sample in masked for each in sample.differences(dtypes)
+            ]
             which = f"{counted(len(masked), 'sample')} with padding, each cut to its content"
             difference.notes.append(
-                f"{which} against the same padded: {counts_text(difference.padded)}"
+                f"{which} against the same padded: {counts_text(difference.padded_outputs)}"
             )
             early(difference.notes[-1])
             if behind is not None:  # what is explained is that sample; the batch is only counted
                 difference.notes.append(
                     f"each sample alone against the batch: {walked.counts_text()}"
                 )
-                difference.plain, difference.samples = behind.differences(dtypes), None
+                difference.outputs_by_index, difference.samples = behind.differences(dtypes), None
         walked.script = sides.script(model, where)
         weakref.finalize(walked, running.pop_all().close)
         return walked
@@ -645,7 +646,7 @@ def record(
         named = Path(model).name if isinstance(model, str | Path) else ""
         named = str(model) if is_function(model) else named
         with begin_recording(folder) as store:
-            run, notes = watched(subject.recorder(arrays), "the run", store)
+            run, notes = watch(subject.recorder(arrays), "the run", store)
             write_recording(run, folder, named, most, [*notes, *user_model.notes])
     else:
         with Apart(user_model.text("target"), checked_target(target), trust) as process:
@@ -669,7 +670,7 @@ def record_function(
     try:
         recorder = function_recorder(function, bare=bare)
         with begin_recording(folder) as store:
-            run, notes = foreign(watched, recorder, "the run", store)
+            run, notes = foreign(watch, recorder, "the run", store)
             write_recording(run, folder, notes=notes)
         return ""
     except (Foreign, ProbeError) as error:  # what the user's test raises when it is run again, say

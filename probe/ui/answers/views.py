@@ -585,7 +585,7 @@ def walked(answer: Walked) -> RenderableType:
             f"{output.compared:,}",
             f"{output.differing:,}",
             "" if output.max_ulp is None else f"{output.max_ulp:,}",
-            rounded_text(output.scaled),
+            rounded_text(output.distance_in_eps),
             ", ".join(decided),
         )
     what = "scaled: the largest difference over eps times the largest value"
@@ -593,7 +593,7 @@ def walked(answer: Walked) -> RenderableType:
 
 
 def _operations(answer: Walked) -> Iterator[RenderableType]:
-    operations, computed = answer.found.operations, answer.found.computed
+    operations, computed = answer.found.operations, answer.found.computing
     right = ("compared", "differing", "own", "max ulp", "scaled")
     rows = table("operation", "op", *right, "verdict", "cause", right=right)
 
@@ -614,11 +614,14 @@ def _operations(answer: Walked) -> Iterator[RenderableType]:
             Text(region.name, "bold" if region is answer.found.first else ""),
             region.op,
             f"{region.compared:,}",
-            *(f"{count:,}" if count else "" for count in (region.differing, region.own)),
+            *(
+                f"{count:,}" if count else ""
+                for count in (region.differing, region.differing_alone)
+            ),
             "" if far is None else f"{far:,}",
-            rounded_text(max((pair.scaled for pair in region.gives), default=0.0) or None),
+            rounded_text(max((pair.distance_in_eps for pair in region.gives), default=0.0) or None),
             region.verdict,
-            region.why or region.note,
+            region.cause_text or region.note,
         )
     yield rows
     more = [f"{len(shown) - MOST_OPERATIONS} more rows"] if len(shown) > MOST_OPERATIONS else []

@@ -644,7 +644,7 @@ def _walked_operations(
         except NothingKnown:
             return {}
         first, rounding = walk.found.first, walk.found.rounding.to_json()
-        counts, ending = walk.decided(), walk.ending()
+        counts, ending = walk.decision_counts(), walk.ending()
     report: dict[str, Any] = {"rounding": rounding, "decisions": counts}
     report["operation"] = ending[0] if walk.verdict == "differs" else None
     if first is not None:

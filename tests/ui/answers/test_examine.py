@@ -275,7 +275,7 @@ def test_padding_is_where_the_mask_says_whichever_of_its_numbers_hides() -> None
         with torch.no_grad():  # with gradients other kernels run
             alone = model(x[1:2, :5], mask[1:2, :5]).numpy()
             padded = model(x[1:2], mask[1:2]).numpy()[:, :5]
-        (output,) = found.found.found.plain
+        (output,) = found.found.found.outputs_by_index
         assert output.differing == (alone != padded).sum()
         # the same sample among others: nested tensors of other lengths
         batch = probe.network(model, inputs=given, vary="batch", at=1, against=4, explain=False)

@@ -67,7 +67,7 @@ def test_padding_behind_a_mask_is_asked_beside_the_batch(tmp_path) -> None:
         batch = "of 60 outputs differ; compared: 3 of 3 samples"
         if leaks:  # what is explained is a sample: its outputs are counted, and no batch's
             assert walked.verdict == "differs" and "30 of 30 outputs differ" in note
-            assert walked.asked.left == "sample 1 cut to 3"
+            assert walked.question.left == "sample 1 cut to 3"
             assert walked.counts_text().startswith("15 of 15 outputs differ")
             assert f"each sample alone against the batch: 0 {batch}" in walked.found.notes
         else:

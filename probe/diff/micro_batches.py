@@ -2,9 +2,9 @@
 
 A step that accumulates gradients runs forward and backward once for each micro-batch. What these
 runs give of one operation are the rows of what the whole batch gives, or, of a gradient, terms of a
-sum: the order of a weight's gradient is a tree of the micro-batches' trees. ``fold`` writes
-operations that the micro-batches have in common as one: it gives the rows one behind the other or
-adds the terms as the run did, and is run alone by running its parts.
+sum: the order of a weight's gradient is a tree of the micro-batches' trees. ``as_whole_batch``
+writes operations that the micro-batches have in common as one: it gives the rows one behind the
+other or adds the terms as the run did, and is run alone by running its parts.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 from probe.case import floats
-from probe.diff.difference import Difference, Pair, Region
-from probe.diff.match import RunningMatch, Sides
-from probe.diff.pairing import NOTHING
-from probe.diff.pieces import beyond_rounding
+from probe.diff.difference import ValuePair
+from probe.diff.match import Repetitions, RunningMatch
+from probe.diff.pairing import NOTHING, Unselected
 from probe.order.semantics import Moves
 from probe.record.recording import Operation, Run, Value
 from probe.record.store import ProcessStore
@@ -36,31 +35,32 @@ SAME, TERMS, VERSIONS = "same", "terms", "versions"
 
 @dataclass(frozen=True)
 class _Parts:
-    """What the micro-batches have of a value. ``how``: ``SAME``, ``TERMS``, ``VERSIONS``, or the
-    axis along which they are rows; ``arrays``: theirs; ``number``: of the value that stands for
-    them."""
+    """What the micro-batches have of a value."""
 
-    how: str | int
+    kind: str | int
+    """``SAME``, ``TERMS``, ``VERSIONS``, or the axis along which they are rows."""
     arrays: list[np.ndarray]
+    """Of each micro-batch its own: four gradients of a weight."""
     number: int
+    """Of the value that stands for all of them: their sum."""
     dtype: str
 
     def cut(self, array: np.ndarray, part: int) -> np.ndarray:
         """The share of a micro-batch of an array that stands for all of them. Of terms and
         versions it is the recorded one."""
-        if isinstance(self.how, int):
-            ends = np.cumsum([each.shape[self.how] for each in self.arrays])
-            index = (slice(None),) * self.how
-            start = int(ends[part]) - self.arrays[part].shape[self.how]
+        if isinstance(self.kind, int):
+            ends = np.cumsum([each.shape[self.kind] for each in self.arrays])
+            index = (slice(None),) * self.kind
+            start = int(ends[part]) - self.arrays[part].shape[self.kind]
             return np.ascontiguousarray(array[(*index, slice(start, int(ends[part])))])
-        return array if self.how == SAME else self.arrays[part]
+        return array if self.kind == SAME else self.arrays[part]
 
     def joined(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """Puts results of all micro-batches together."""
-        if isinstance(self.how, int):
-            return np.concatenate([*arrays], axis=self.how)
-        if self.how != TERMS:
-            return np.asarray(arrays[0 if self.how == SAME else -1])
+        if isinstance(self.kind, int):
+            return np.concatenate([*arrays], axis=self.kind)
+        if self.kind != TERMS:
+            return np.asarray(arrays[0 if self.kind == SAME else -1])
         total = arrays[0]
         for term in arrays[1:]:
             left, right = (floats.widen(each, self.dtype) for each in (total, term))
@@ -73,7 +73,7 @@ class _Parts:
 Place = tuple[int, tuple[str, str], int]
 
 
-def _places(run: Run) -> tuple[dict[Place, int], int]:
+def _places_in_passes(run: Run) -> tuple[dict[Place, int], int]:
     """Where each operation stands: in which forward and backward pass, by its names, and as which
     of these there; and how many passes there are."""
     places, count, behind = dict[Place, int](), 0, False
@@ -94,86 +94,96 @@ def _places(run: Run) -> tuple[dict[Place, int], int]:
 Folded = tuple[Run, list[tuple[int, int]]]
 
 
-def fold(run: Run, whole: Run) -> Folded | None:
+def as_whole_batch(run: Run, whole: Run) -> Folded | None:
     """Writes the operations that the micro-batches of a run have in common as one each. None: it
     has no more passes than the other run, or nothing in common with it."""
-    places, count = _places(run)
-    others, passes = _places(whole)
-    if not passes or count <= passes or count % passes:
+    if not any(op.path.split(".")[0] == BACKWARD for op in run.operations):  # nothing is trained
         return None
-    folding, parts = _Folding(run, whole), count // passes
-    for (number, name, at), other in others.items():
-        group = [places.get((number * parts + n, name, at), -1) for n in range(parts)]
+    places, passes = _places_in_passes(run)
+    whole_places, whole_passes = _places_in_passes(whole)
+    if not whole_passes or passes <= whole_passes or passes % whole_passes:
+        return None
+    folding, count = _Folding(run, whole), passes // whole_passes
+    for (number, name, at), partner in whole_places.items():
+        group = [places.get((number * count + n, name, at), -1) for n in range(count)]
         if min(group) >= 0:
-            folding.groups[group[-1]] = group, other
+            folding.groups[group[-1]] = group, partner
     folding.grouped = {n for group, _ in folding.groups.values() for n in group}
     for op in run.operations:
         folding.add(op)
-    return folding.done()
+    return folding.folded_run()
 
 
 @dataclass
 class _Folding:
-    """``groups``: operations and their partner in the whole, by the last of them; ``stands``: the
-    value that stands for one of the run's; ``parts``: for those of all micro-batches; ``shares``:
-    which share of which parts a value is; ``sums``: of terms, by their bits; ``apart``: values of
-    which nothing was made; ``given``: values that an operation has given;
-    ``factors``: numbers that aren't the whole's, as of a loss that is divided by the micro-batches,
-    with those of the whole; ``terms``: sums of terms, with the whole's value, and what they were
-    moved from."""
+    """Writes a run of micro-batches as one of the whole batch; all numbers are those of the run's
+    values and operations, if not said otherwise."""
 
     run: Run
     whole: Run
     groups: dict[int, tuple[list[int], int]] = field(default_factory=dict)
+    """Operations that the micro-batches have in common and their partner in the whole, by the last
+    of them: ``{11: ([3, 7, 11], 3)}``."""
     grouped: set[int] = field(default_factory=set)
-    stands: dict[int, int] = field(default_factory=dict)
+    """All operations of ``groups``."""
+    stand_ins: dict[int, int] = field(default_factory=dict)
+    """By value: what stands for it: for a gradient that all micro-batches were added to, the sum
+    of their terms."""
     parts: dict[tuple[int, ...], _Parts] = field(default_factory=dict)
-    shares: dict[int, tuple[_Parts, int]] = field(default_factory=dict)
+    """By the values of all micro-batches: what they are to one of the whole's."""
+    part_of: dict[int, tuple[_Parts, int]] = field(default_factory=dict)
+    """By value: of which parts it is one, and which: rows of micro-batch 2."""
     sums: dict[Any, int] = field(default_factory=dict)
-    apart: set[int] = field(default_factory=set)
-    given: set[int] = field(default_factory=set)
+    """Sums of terms, by their bits."""
+    unfolded: set[int] = field(default_factory=set)
+    """Values of operations that don't fit the whole's."""
+    written: set[int] = field(default_factory=set)
+    """Values that an operation has given."""
     factors: list[tuple[int, int]] = field(default_factory=list)
+    """Numbers that aren't the whole's, as of a loss that is divided by the micro-batches, with
+    those of the whole."""
     terms: list[tuple[int, int, list[int]]] = field(default_factory=list)
+    """Sums of terms, with the whole's value, and what they were moved from."""
 
     def __post_init__(self) -> None:
         self.store, self.values = ProcessStore(self.run.store), list(self.run.values)
-        self.joint, self.alone = list[Operation](), list[Operation]()
+        self.folded_operations, self.single = list[Operation](), list[Operation]()
 
     def add(self, op: Operation) -> None:
         """Takes an operation of the run: alone, or with those of the other micro-batches."""
         if op.number in self.groups:
             group, other = self.groups[op.number]
             ops = [self.run.operations[n] for n in group]
-            joint = self._joint(ops, self.whole.operations[other])
-            if joint is not None:
-                self.joint.append(joint)
+            folded = self._as_one_operation(ops, self.whole.operations[other])
+            if folded is not None:
+                self.folded_operations.append(folded)
             else:
-                self.apart.update(n for each in ops for n in each.gives)
-        self.alone.append(replace(op, reads=tuple(self.stands.get(n, n) for n in op.reads)))
+                self.unfolded.update(n for each in ops for n in each.gives)
+        self.single.append(replace(op, reads=tuple(self.stand_ins.get(n, n) for n in op.reads)))
         if op.number not in self.grouped:
-            self.given.update(op.gives)
+            self.written.update(op.gives)
         # an optimizer may count to 1, as the factors of all losses add up to
         if op.number not in self.grouped and len(op.gives) == 1 and op.path != STEP:
             known = self.sums.get(self.values[op.gives[0]].key)
             if known is not None:  # all of a gradient has been added
-                self.stands[op.gives[0]] = known
+                self.stand_ins[op.gives[0]] = known
 
-    def _joint(self, ops: list[Operation], theirs: Operation) -> Operation | None:
+    def _as_one_operation(self, ops: list[Operation], whole_op: Operation) -> Operation | None:
         """The operations of all micro-batches as one; None: they don't fit the whole's."""
         if {(len(op.reads), len(op.gives)) for op in ops} != {
-            (len(theirs.reads), len(theirs.gives))
+            (len(whole_op.reads), len(whole_op.gives))
         }:
             return None
         reads, gives = list[_Parts](), list[_Parts]()
-        moves = isinstance(theirs.meaning, Moves)
-        if moves and any(self.apart.intersection(op.reads) for op in ops):
+        moves = isinstance(whole_op.meaning, Moves)
+        if moves and any(self.unfolded.intersection(op.reads) for op in ops):
             return None
-        for place, m in enumerate(theirs.reads):
+        for place, m in enumerate(whole_op.reads):
             parts = self._parts([op.reads[place] for op in ops], m, VERSIONS)
             if parts is None:
                 return None
             reads.append(parts)
-        for place, m in enumerate(theirs.gives):
+        for place, m in enumerate(whole_op.gives):
             numbers = [op.gives[place] for op in ops]
             # what the next micro-batch reads of the one before is changed by each in turn
             turn = any(n in op.reads for n, op in zip(numbers, ops[1:], strict=False))
@@ -181,19 +191,19 @@ class _Folding:
             if parts is None:
                 return None
             number = numbers[-1] if turn else parts.number
-            if number in self.given:  # what a transpose of a transpose gives is the weight itself
+            if number in self.written:  # what a transpose of a transpose gives is the weight itself
                 self.values.append(replace(self.values[number]))
                 number = len(self.values) - 1
-            self.given.add(number)
+            self.written.add(number)
             gives.append(replace(parts, number=number))
         self.terms += [
             (each.number, m, [value.number for value in reads] if moves else [])
-            for each, m in zip(gives, theirs.gives, strict=True)
-            if each.how == TERMS
+            for each, m in zip(gives, whole_op.gives, strict=True)
+            if each.kind == TERMS
         ]
 
         def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            if moves and any(each.how == TERMS for each in reads):
+            if moves and any(each.kind == TERMS for each in reads):
                 return ops[0].again(arrays)  # type: ignore[misc]
             results = [
                 op.again([each.cut(a, n) for each, a in zip(reads, arrays, strict=True)])  # type: ignore[misc]
@@ -202,23 +212,23 @@ class _Folding:
             several = zip(gives, zip(*results, strict=True), strict=False)
             return [each.joined(arrays) for each, arrays in several]
 
-        joint = replace(
+        folded = replace(
             ops[-1],
             reads=tuple(each.number for each in reads),
             gives=tuple(each.number for each in gives),
-            meaning=theirs.meaning,
-            attributes=_attributes(ops, theirs),
+            meaning=whole_op.meaning,
+            attributes=_attributes(ops, whole_op),
             again=again if all(op.again is not None for op in ops) else None,
             lines=None,
-            name=theirs.name,
+            name=whole_op.name,
         )
-        if moves and theirs.again is not None and reads:
+        if moves and whole_op.again is not None and reads:
             # rows may come to lie elsewhere, as where the batch isn't the first axis
-            whole = theirs.again([each.joined(each.arrays) for each in reads])
+            whole = whole_op.again([each.joined(each.arrays) for each in reads])
             both = zip(whole, gives, strict=False)
             if any(a.tobytes() != each.joined(each.arrays).tobytes() for a, each in both):
                 return None
-        return joint
+        return folded
 
     def _parts(self, numbers: list[int], other: int, apart: str) -> _Parts | None:
         """What values of the micro-batches are to one of the whole's. ``apart``: what those of the
@@ -238,63 +248,63 @@ class _Folding:
         }
         if any(len(each.shape) != len(value.shape) for each in values) or len(axes) > 1:
             return None
-        how: str | int = axes.pop() if axes else apart
-        if isinstance(how, int):
-            rows = sum(each.shape[how] for each in values)
-            if rows != value.shape[how] or self.apart.intersection(numbers):
+        kind: str | int = axes.pop() if axes else apart
+        if isinstance(kind, int):
+            rows = sum(each.shape[kind] for each in values)
+            if rows != value.shape[kind] or self.unfolded.intersection(numbers):
                 return None
         elif len({each.digest for each in values}) == 1:
-            how = SAME
+            kind = SAME
         elif value.dtype not in floats.FORMATS:
-            how = VERSIONS
-        parts = _Parts(how, arrays, self.stands.get(numbers[0], numbers[0]), value.dtype)
-        if how == SAME and prod(value.shape) == 1 and values[0].digest != value.digest:
+            kind = VERSIONS
+        parts = _Parts(kind, arrays, self.stand_ins.get(numbers[0], numbers[0]), value.dtype)
+        if kind == SAME and prod(value.shape) == 1 and values[0].digest != value.digest:
             self.factors.append((parts.number, other))
-        if how == TERMS or isinstance(how, int):
-            parts = replace(parts, number=self._standing(parts, value))
+        if kind == TERMS or isinstance(kind, int):
+            parts = replace(parts, number=self._stand_in(parts, value))
         for n, old in enumerate(numbers):
-            if isinstance(how, int):
-                self.shares[old] = parts, n
-            elif how == SAME:
-                self.stands[old] = parts.number
+            if isinstance(kind, int):
+                self.part_of[old] = parts, n
+            elif kind == SAME:
+                self.stand_ins[old] = parts.number
         self.parts[key] = parts
         return parts
 
-    def _standing(self, parts: _Parts, like: Value) -> int:
+    def _stand_in(self, parts: _Parts, like: Value) -> int:
         """The number of a value that stands for those of the micro-batches."""
         digest = self.store.put(np.ascontiguousarray(parts.joined(parts.arrays)))
         value = replace(like, digest=digest, given=-1, address=None)
-        if parts.how != TERMS:  # rows of what the run was given
+        if parts.kind != TERMS:  # rows of what the run was given
             for number, each in enumerate(self.run.values):
                 if each.key == value.key and each.given < 0:
                     return number
         self.values.append(value)
-        if parts.how == TERMS:
+        if parts.kind == TERMS:
             self.sums[value.key] = len(self.values) - 1
         return len(self.values) - 1
 
-    def done(self) -> Folded | None:
+    def folded_run(self) -> Folded | None:
         """The run, of the micro-batches' operations only those that nothing stands for, and its
         factors; None: nothing was written as one."""
-        if not self.joint:
+        if not self.folded_operations:
             return None
-        outputs = [self.stands.get(n, n) for n in self.run.outputs]
+        outputs = [self.stand_ins.get(n, n) for n in self.run.outputs]
         terms, needed = {*self.sums.values()}, {*outputs}
-        needed.update(n for op in self.alone if op.number not in self.grouped for n in op.reads)
+        needed.update(n for op in self.single if op.number not in self.grouped for n in op.reads)
         pending = list[Operation]()
-        for op in reversed(self.joint):
+        for op in reversed(self.folded_operations):
             # terms that the run never adds, as of a loss that is not returned, are no value of it
             if needed.intersection(op.gives) or not terms.issuperset(op.gives):
                 pending.append(op)
                 needed.update(op.reads)
         needed = {*outputs, *(n for op in pending for n in op.reads)}
         given, cut = {n for op in pending for n in op.gives}, set[int]()
-        for op in reversed(self.alone):
+        for op in reversed(self.single):
             step = op.path == STEP  # nothing reads how often an optimizer has run
             if step or needed.intersection(op.gives) - given:
                 pending.append(op)
                 needed.update(op.reads)
-                cut.update(n for n in op.reads if n in self.shares)
+                cut.update(n for n in op.reads if n in self.part_of)
                 needed -= cut
         pending += [self._cut(n) for n in sorted(cut)]
         pending.sort(key=lambda op: op.number)
@@ -331,7 +341,7 @@ class _Folding:
             unsteady=frozenset(),
         )
         # of a loss that is not asked for the run adds no terms: there is no value of it to compare
-        added = {*self.stands.values(), *outputs}
+        added = {*self.stand_ins.values(), *outputs}
         for total, m, moved in reversed(self.terms):
             if total in added:
                 added.update(moved)
@@ -341,13 +351,13 @@ class _Folding:
 
     def _cut(self, number: int) -> Operation:
         """What gives the share of a micro-batch of the value that stands for all."""
-        parts, part = self.shares[number]
+        parts, part = self.part_of[number]
         ends = (parts.number,), (number,)
         again = lambda arrays: [parts.cut(arrays[0], part)]  # noqa: E731
         return Operation("micro-batch", "", *ends, Moves(), {}, again, name=f"micro-batch {part}")
 
 
-def _attributes(ops: Sequence[Operation], theirs: Operation) -> Mapping[str, Any]:
+def _attributes(ops: Sequence[Operation], whole_op: Operation) -> Mapping[str, Any]:
     """The whole's arguments, where those of the micro-batches are the same, or add up to them as
     sizes do; else the last micro-batch's."""
 
@@ -362,73 +372,24 @@ def _attributes(ops: Sequence[Operation], theirs: Operation) -> Mapping[str, Any
     try:
         fits = all(
             alike([op.attributes[name] for op in ops], value)
-            for name, value in theirs.attributes.items()
+            for name, value in whole_op.attributes.items()
         )
     except (KeyError, TypeError, ValueError):  # arguments of other kinds
         fits = False
-    return theirs.attributes if fits else ops[-1].attributes
+    return whole_op.attributes if fits else ops[-1].attributes
 
 
-def folded(left: Run, right: Run) -> RunningMatch | None:
+def fold_micro_batches(left: Run, right: Run) -> RunningMatch | None:
     """Both runs, with the micro-batches of one of them written as the other's batch; None: neither
     has any."""
-    ours, theirs = fold(left, right), fold(right, left)
-    if ours is not None:
-        match, factors = RunningMatch((ours[0], right), Sides()), ours[1]
-    elif theirs is not None:
-        match, factors = RunningMatch((left, theirs[0]), Sides()), [(m, n) for n, m in theirs[1]]
-    else:
+    folded, turned = as_whole_batch(left, right), False
+    if folded is None:
+        folded, turned = as_whole_batch(right, left), True
+    if folded is None:
         return None
+    run, factors = folded
+    match = RunningMatch((left, run) if turned else (run, right), Repetitions())
     for both in factors:  # a scale that each side has from its loss: what it scales is compared
-        match.pairs[both] = Pair(*both, NOTHING, False)
+        n, m = both[::-1] if turned else both
+        match.pairs[n, m] = ValuePair(n, m, NOTHING, Unselected.UNKNOWN)
     return match
-
-
-def small_source(difference: Difference) -> bool:
-    """Whether the first source's results are no further apart than rounding."""
-    first = difference.first
-    return first is not None and not any(_far(difference, pair) for pair in first.gives)
-
-
-def enters(difference: Difference) -> str:
-    """The operation at which outputs begin to be further apart than rounding: what it gives is, and
-    what it reads isn't, or one side alone has it. Empty: no output is."""
-    regions, sides = difference.operations, (difference.left, difference.right)
-    by_end = [{region.ends[side]: region for region in regions} for side in (0, 1)]
-    pairs, met = difference.outputs, set[int]()
-    region: Region | None = None
-    while far := [pair for pair in pairs if _far(difference, pair)]:
-        pair = far[0]
-        ends = zip(by_end, sides, (pair.left, pair.right), strict=True)
-        givers = [known.get(run.values[n].given) for known, run, n in ends]
-        # what one side alone computes has nothing beside it
-        only = (each for each in givers if each and None in each.ends)
-        before = next(only, None) or givers[0]
-        if before is None or id(before) in met:
-            break
-        region, pairs = before, before.reads
-        met.add(id(region))
-    if region is None:
-        return ""
-    _, op = region.sides(*sides)[0]
-    names = [
-        [(run.operations[n].op, run.operations[n].path) for n in inside]
-        for run, inside in zip(sides, region.inside, strict=True)
-    ]
-    for side, run in enumerate(sides):  # of several operations, the last that one side alone has
-        more = [
-            n
-            for n in region.inside[side]
-            if names[side][region.inside[side].index(n)] not in names[1 - side]
-        ]
-        if more and None not in region.ends:
-            op = run.operations[more[-1]]
-            break
-    return f"{op.op} at {op.path}" if op.path else op.op
-
-
-def _far(difference: Difference, pair: Pair) -> bool:
-    left, right = difference.left.array(pair.left), difference.right.array(pair.right)
-    if left is None or right is None or left.shape != right.shape or pair.equal:
-        return False
-    return bool(np.any(beyond_rounding(left, right, difference.left.values[pair.left].dtype)))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import probe
-from probe.diff.folded import fold
+from probe.diff.micro_batches import as_whole_batch
 from probe.record.recording import record_run
 from probe.record.subject import function_recorder
 
@@ -122,6 +122,6 @@ def test_right_steps_in_few_digits_are_no_mistake() -> None:
 
 def test_what_has_no_more_passes_is_left_alone() -> None:
     runs = [record_run(function_recorder(step(perceptron, n))) for n in (1, 2, 4)]
-    assert fold(runs[0], runs[1]) is None and fold(runs[0], runs[0]) is None
-    both = fold(runs[2], runs[1]), fold(runs[2], runs[0])
+    assert as_whole_batch(runs[0], runs[1]) is None and as_whole_batch(runs[0], runs[0]) is None
+    both = as_whole_batch(runs[2], runs[1]), as_whole_batch(runs[2], runs[0])
     assert all(both) and len(both[0][0].operations) > len(both[1][0].operations)
