@@ -430,7 +430,7 @@ def needed(tile: Piece) -> tuple[tuple[int, int], ...]:
     """Rows and columns that the first layer must give: more than the last, which are kept."""
     return tuple(
         (max(a, begin - HALO + 1), min(b, end + HALO - 1))
-        for (begin, end), (a, b) in zip(tile.kept, tile.given, strict=True)
+        for (begin, end), (a, b) in zip(tile.kept, tile.inputs, strict=True)
     )
 
 
@@ -477,17 +477,17 @@ def tiles(target: str, width: int, size: int) -> Row:
     # a tile of each kind: a call's last outputs are kept in the picture's last tile alone
     for tile in pieces:
         if all(begin in (0, size, SIDE - size) for begin, _ in tile.kept):
-            (top, bottom), (left, right) = tile.given
+            (top, bottom), (left, right) = tile.inputs
             part = orders(target, _layer(width, bottom - top, right - left))
             picture = _of_picture(target, width)[inside(needed(tile), ((0, SIDE), (0, SIDE)))]
-            same &= alike(part[inside(needed(tile), tile.given)], picture)
+            same &= alike(part[inside(needed(tile), tile.inputs)], picture)
     x, w, _ = _layer(width, SIDE, SIDE).operands()
     whole, differences = _thrice(target, x, w), list[Any]()
     positions = np.zeros(SIDE, int)
     for tile in pieces:
-        given, kept = (tuple(slice(*span) for span in spans) for spans in (tile.given, tile.kept))
+        given, kept = (tuple(slice(*span) for span in spans) for spans in (tile.inputs, tile.kept))
         part = _thrice(target, x[:, given[0], given[1]], w)
-        inner = inside(tile.kept, tile.given)
+        inner = inside(tile.kept, tile.inputs)
         piece, same_places = part[:, inner[0], inner[1]], whole[:, kept[0], kept[1]]
         differences.append(output_difference(piece, same_places, FLOATS))
         positions[kept[1]] += (piece != same_places).sum(axis=(0, 1, 3))

@@ -37,7 +37,7 @@ def test_the_referee_counts_what_a_direct_call_of_the_first_layer_gives():
 def test_a_tile_is_given_what_three_convolutions_read_beside_it():
     schedules = pytest.importorskip("schedules")
     tile = Schedule.parse("tiles:16x16+overlap:3").pieces((256, 256))[1]
-    assert tile.given == ((0, 19), (13, 35)) and tile.kept == ((0, 16), (16, 32))
+    assert tile.inputs == ((0, 19), (13, 35)) and tile.kept == ((0, 16), (16, 32))
     assert schedules.needed(tile) == ((0, 18), (14, 34))
 
 
