@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -173,14 +173,6 @@ class ReleaseChange:
             "installed": sum(step.installed for step in self.steps),
             "steps": [vars(step) for step in steps],
         }
-
-
-def releases_in_order(old: str, new: str, releases: Iterable[str]) -> list[str]:
-    """``old``, those of the releases that are between, and ``new``."""
-    low, high = sorted(map(release_numbers, (old, new)))
-    inner = [release for release in releases if low < release_numbers(release) < high]
-    order = sorted({old, new, *inner}, key=release_numbers)
-    return order if release_numbers(old) == low else order[::-1]
 
 
 def first_change(releases: Sequence[str], ask: Callable[[str], ReleaseStep]) -> ReleaseChange:
@@ -381,7 +373,10 @@ def releases_between(left: Target, right: Target, named: Sequence[str] = ()) -> 
     ends = [str(left.version), str(right.version)]
     if release_numbers(ends[0]) == release_numbers(ends[1]):
         raise InputError("and", right.text, "both are the same release", "take a different one")
-    return releases_in_order(ends[0], ends[1], releases)
+    low, high = sorted(map(release_numbers, ends))
+    inner = [release for release in releases if low < release_numbers(release) < high]
+    order = sorted({*ends, *inner}, key=release_numbers)
+    return order if release_numbers(ends[0]) == low else order[::-1]
 
 
 def search_releases(

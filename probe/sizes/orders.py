@@ -300,9 +300,8 @@ def places_behind(
     for name, array in arrays.items():
         where[name] = np.zeros(array.shape, bool)
         if (axis := along.get(name)) is not None and not is_mask(array):
-            lines = np.arange(array.shape[axis])
-            outside = (lines >= start) | (lines < stop)
-            where[name] |= outside.reshape(-1, *(1,) * (array.ndim - axis - 1))
+            inside = np.isin(np.arange(array.shape[axis]), np.arange(stop, start))
+            where[name] |= ~inside.reshape(-1, *(1,) * (array.ndim - axis - 1))
     return where
 
 
