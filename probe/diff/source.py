@@ -111,6 +111,33 @@ def differing_operands(sides: Sides) -> str:
     return f"its operands have zeros of different signs, which change what it gives{NO_SOURCE}"
 
 
+def _exchanged_values(sides: Sides) -> str:
+    """The values that an operation reads on one side alone, though both runs have them, in words:
+    as of swapped gates, ``sigmoid(a)`` and ``sigmoid(b)``. Empty if it reads the same."""
+    if len({(side.operation.op, len(side.operation.reads)) for side in sides}) > 1:
+        return ""
+    paired = {pair.left for pair in sides[0].pairs}, {pair.right for pair in sides[0].pairs}
+    read_alone = [
+        [(place, n) for place, n in enumerate(side.operation.reads) if n not in numbers]
+        for side, numbers in zip(sides, paired, strict=True)
+    ]
+    if len(read_alone[0]) != len(read_alone[1]):
+        return ""
+    digests_of = [{value.digest for value in side.run.values} for side in sides]
+    texts = []
+    for (place, left), (_, right) in zip(*read_alone, strict=True):
+        values = sides[0].run.values[left], sides[1].run.values[right]
+        digests = {value.digest for value in values}
+        same = [(value.dtype, value.shape) for value in values]
+        if len(digests) < 2 or same[0] != same[1] or not digests <= digests_of[0] & digests_of[1]:
+            return ""
+        names = value_name(sides[0].run, left), value_name(sides[1].run, right)
+        named = all(names) and names[0] != names[1]
+        what = f" {names[0]} against {names[1]}" if named else " exchanged with another array"
+        texts.append(f"operand {place + 1}{what}")
+    return ", ".join(texts)
+
+
 def _reads_by_number(side: Alone) -> dict[int, np.ndarray]:
     return dict(zip(side.operation.reads, side.reads, strict=True))
 
@@ -183,6 +210,7 @@ def find_cause(
         cause = Cause(why=why)
     else:
         pair = sides[0].pair
+        region.arguments = region.arguments or _exchanged_values(sides)
         cause = _region_cause(sides, region, most, {} if known is None else known)
     if pair is not None:
         cause.compared, cause.differing = pair.compared, pair.differing
@@ -194,8 +222,8 @@ def find_cause(
             replayed = cause.replayed if cause.kind and cause.in_numpy else 0
         cause.rounding = rounding_verdict(sides, proved, replayed)
         if region.arguments:  # the calls differ, whatever the numbers look like
-            counts = replace(cause.rounding, within=0, explained=0)
-            cause.rounding = replace(counts, unknown=counts.total - counts.beyond)
+            unknown = cause.rounding.total - cause.rounding.beyond
+            cause.rounding = replace(cause.rounding, within=0, explained=0, unknown=unknown)
     return cause
 
 

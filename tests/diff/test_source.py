@@ -671,3 +671,18 @@ def test_an_index_of_other_numbers_is_named() -> None:
     found = compare_and_explain(RunningMatch.of(*runs))
     assert found.first is None and found.verdict == "differs"
     assert found.different_constants == "take at layers.0 is given other numbers, i: 1 of 3 differ"
+
+
+def test_inputs_that_are_exchanged_are_an_argument_and_none_is_within_rounding() -> None:
+    """``exp(a) * sin(b)`` against ``exp(b) * sin(a)``, some of which are close to each other."""
+    a = normal(511).astype("f4")
+    given = {"a": a, "b": np.where(np.arange(511) % 7, -a, np.nextafter(a, np.float32(9)))}
+    programs = []
+    for first, second in ("ab", "ba"):
+        steps = [Step("exp", Each("exp"), np.exp, [first])]
+        steps += [Step("sin", Each("sin"), np.sin, [second])]
+        programs.append([*steps, Step("multiply", Each("multiply"), np.multiply, [0, 1])])
+    found, cause = two_programs(given, *programs)
+    assert found.first is not None and found.first.op == "exp"
+    assert (cause.kind, cause.why) == ("argument", "operand 1 a against b")
+    assert cause.rounding.unknown == cause.rounding.total == found.first.differing > 0
