@@ -222,19 +222,23 @@ class FunctionSubject:
                 assert error is not None
                 if not self.name or not arguments:
                     raise error from error.__cause__
-                called = ", ".join(
-                    f"{type(a).__name__} {str(a.dtype).rpartition('.')[2]} {list(a.shape)}"
-                    for a in self.values(named).values()
-                )
-                todo = "check shape and dtype of --inputs, or --shape"
-                todo += "" if self.torch else TENSORS
-                why = f"{_error_text(error)} (called with {called}; {todo})"
-                raise TargetError(self.name, "error", why) from None
+                raise self.failure(_error_text(error), self.values(named)) from None
 
         recorder = function_recorder(call, self.name, (function, arguments), like)
         self.recorded[_shapes(arrays)] = recorder
         guard: Any = Guarded(recorder, self.name, said) if self.name or said else recorder
         return guard  # type: ignore[no-any-return]
+
+    def failure(self, raised: str, values: Mapping[str, Any]) -> TargetError:
+        """What it raised, and what it was called with: tensors it may have waited for."""
+        called = ", ".join(
+            f"{type(a).__name__} {str(a.dtype).rpartition('.')[2]} {list(a.shape)}"
+            for a in values.values()
+        )
+        todo = "check shape and dtype of --inputs, or --shape"
+        todo += "" if self.torch else TENSORS
+        why = f"{raised} (called with {called}; {todo})"
+        return TargetError(self.name or "function", "error", why)
 
     def of_arrays(self, arrays: Collection[str]) -> Callable[..., Any]:
         """What takes arrays of these names in order: an array behind an argument that is left out
@@ -654,7 +658,10 @@ def stepped(
         values, names = _values(subject, arrays), _names(subject)
         with import_module("torch").no_grad() if subject.torch else nullcontext():
             call = lambda: subject.function(**copied_state(values))  # noqa: E731
-            returned = guarded(call, subject.name)
+            try:
+                returned = guarded(call, subject.name)
+            except TargetError as raised:
+                raise subject.failure(raised.why, values) from None
         states = dict[str, Any]()
         takes = [name for name in names if name not in values or name in arrays.keys() - cut]
         if isinstance(returned, Mapping):  # as transformers' models return it

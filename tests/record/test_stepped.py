@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probe.case.errors import InputError
+from probe.case.errors import InputError, TargetError
 from probe.record.subject import FunctionSubject, Stepped, SteppedFunction, stepped
 
 torch = pytest.importorskip("torch")
@@ -72,6 +72,13 @@ def test_a_state_that_can_not_be_copied_is_refused_in_one_line() -> None:
     with pytest.raises(InputError, match="^state=.*can't be copied") as refused:
         steps.advance({"x": X[:, 3:]}, state)
     assert "\n" not in str(refused.value)
+
+
+def test_a_function_that_waits_for_tensors_is_told_what_it_was_called_with() -> None:
+    net = torch.nn.GRU(4, 3, batch_first=True)
+    subject = FunctionSubject(lambda x, state=None: net(x, state))
+    with pytest.raises(TargetError, match=r"ndarray float32 \[1, 6, 4\].*torch.from_numpy\(x\)"):
+        stepped(subject, {"x": X}, ALONG, "stream:3")
 
 
 def test_a_dictionary_says_by_its_names_what_is_the_state() -> None:
