@@ -138,9 +138,11 @@ def explain_store(
     # its bits are the only ones that can be made again here
     of_machine = [folder for folder in folders if folder.name == machine.label()]
     if not of_machine:
-        names = ", ".join(sorted(folder.name for folder in folders)) or "no machine"
+        names = ", ".join(sorted(folder.name for folder in folders))
+        if not names:
+            raise StoreError(f"from={path}: it has no results; give the folder of a sweep")
         why = f"it has results of {names}, and this machine is {machine.label()}"
-        raise StoreError(f"store={path}: {why}; explain them there, or sweep here first")
+        raise StoreError(f"from={path}: {why}; explain them there, or sweep here first")
     jobs, result = _jobs_left(of_machine[0])
 
     def take(job: Job, answer: CauseRows) -> None:

@@ -73,7 +73,8 @@ def explain(
         from probe.explain.causes import explain_store
 
         if not Path(store).is_dir():
-            raise InputError("from", store, "there is no such folder", "give the folder of a sweep")
+            why = "it is a file" if Path(store).exists() else "there is no such folder"
+            raise InputError("from", store, why, "give the folder of a sweep")
         with out.progress("explain") as tell:
             stored = explain_store(store, workers, tell)
         report = stored.to_json() | {"store": str(store)}

@@ -82,6 +82,8 @@ BAD = {
     "sweep --op sum --lengths 5..9 --by order --workers 2": "workers=2: a sweep by order has",
     "explain --from x --target torch --vary batch": "leave out --vary, --target, or",
     "explain --from nowhere": "from=nowhere: there is no such folder",
+    "explain --from /dev/null": "it is a file; give the folder of a sweep",
+    "explain --from .": "from=.: it has no results; give the folder of a sweep",
     "explain --from nowhere --at 5": "from=nowhere: the store defines the cases",
     "order --op conv1d --kernel 5": "length=None: the order depends on the shape",
     "results nowhere": "path=nowhere: there is no such folder",
