@@ -250,7 +250,7 @@ def advise(measured: Measured) -> Advice:
     )
     if best is None:
         open_ = [result.remedy.name for result in measured.found if result.verdict == "not known"]
-        text = "no remedy is exact on this target"
+        text = "no remedy that was tried is exact on this target"
         if exact:
             text = f"exact and not timed: {', '.join(result.remedy.name for result in exact)}"
         text += f"; not known of {', '.join(open_)}" if open_ else ""
