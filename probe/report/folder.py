@@ -344,6 +344,17 @@ def same_sums(failed: Failing, finding: Finding) -> bool:
     return all_replayed and not comparison.by_order and not len(comparison.differing)
 
 
+def refuse_since(since: Target, left: Target) -> None:
+    """InputError: no release to search from, or one of another target than ``left``."""
+    if since.version is None:
+        why, todo = "it does not name a release", f"write {since.name}==1.2.3"
+        raise InputError("since", since.text, why, todo)
+    if since.with_(version=None) != left.with_(version=None):
+        same = left.with_(version=since.version)
+        todo = f"write {same.text}" if since.name == left.name else f"name one of {left.name}"
+        raise InputError("since", since.text, f"it is no release of {left.text}", todo)
+
+
 def first_affected(finding: Finding, left: Target, version: str, since: Target, tell: Say) -> str:
     """The first release from ``since`` on that shows a finding, in words; missing releases
     are installed, and a single change is assumed, as ``probe bisect`` does. InputError."""
@@ -413,6 +424,8 @@ def reproduce(
     if choices.since is not None and (right or left) != left:
         why = "both sides have to be one target, whose releases are searched"
         raise InputError("since", choices.since.text, why, "leave it out")
+    if choices.since is not None:
+        refuse_since(choices.since, left)  # before minutes of work, which it would lose
     avoid = choices.avoid and left == (right or left)
     searches_releases = choices.since is not None
     with VOICE.steps(5 - choices.keep + avoid + searches_releases, tell) as step:

@@ -91,6 +91,8 @@ BAD = {
     f"report shrink {OF_REFERENCE}": "bit for bit",
     f"report shrink {OF_REFERENCE} --by luck": "by=luck",
     f"report {OF_REFERENCE} --form none --out out": "form=none",
+    f"report {OF_REFERENCE} --since torch==2.4.0 --out out": "since=torch==2.4.0: it is no release",
+    f"report {OF_REFERENCE} --since reference --out out": "since=reference: it does not name a",
     "report verify .": "machine.json",
     "check": "there is no such file",
     "check lock": "there is nothing to run",
