@@ -414,9 +414,13 @@ def check(
     from probe.ui.lock import checks, runs
 
     for each in reports:
-        if each.partition("=")[0] not in checks.ENDINGS:
+        form, _, path_of_report = each.partition("=")
+        if form not in checks.ENDINGS:
             known = ", ".join(checks.ENDINGS)
             raise InputError("report", each, "there is no such format", f"use one of {known}")
+        if not Path(path_of_report).parent.is_dir():
+            todo = f"give {form}=FILE in a folder that exists"
+            raise InputError("report", each, "there is no such folder", todo)
     with running_model(out, "check") as tell:
         try:
             results = runs.check_runs(path, names, why, tell.say, trust=trust)
@@ -425,7 +429,7 @@ def check(
                 checks.write_report(each, Path(), (), error=str(error))
             raise
     for each in reports:
-        checks.write_report(each, Path(), results)
+        out.note(checks.write_report(each, Path(), results))
     lines = checks.terminal_lines(results, (), (), update=False)
     out.give(checks.json_report(results), lambda: "\n".join(lines))
     return runs.exit_status(results)

@@ -41,6 +41,11 @@ def test_a_case_is_locked_checked_changed_and_blessed(here, capfd):
     assert run(["check"]) == 0
     assert run(["check", "lock", *CASE, "--name", "rows"]) == 0
     assert commands.SAID["same"] in capfd.readouterr().out
+    assert run(["check", "--report", "json=none/x.json"]) == 2
+    assert "report=json=none/x.json: there is no such folder" in capfd.readouterr().err
+    assert run(["check", "--report", "json=/proc/x", "--report", "markdown=x.md"]) == 0
+    told = capfd.readouterr().err
+    assert "json: x can't be written" in told and "markdown report: x.md" in told
     with checks.changing(path) as lock:  # as if another release had given them
         (named,) = lock.checks["rows"]
         lock.accept("rows", lock.conditions[named], bits_of(np.zeros(3)), "planted")
