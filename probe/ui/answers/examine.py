@@ -189,6 +189,9 @@ def examine(
         diagnosis.ended = diagnosis.ended or budget.ended()
         if ask == "padding" and walked.window:
             tell_part("fix", f"{counted(walked.window, 'output')} {READS_PADDING}")
+        if out is not None and all(learned.name != "report" for learned in parts):
+            why = diagnosis.ended or "no operation differs"
+            tell_part("report", f"none was written: {why}")
     return diagnosis
 
 

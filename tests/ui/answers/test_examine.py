@@ -121,7 +121,7 @@ def test_outputs_that_read_the_padding_are_counted_and_not_called_rounding():
     )
 
 
-def test_what_is_known_stays_where_it_is_interrupted(monkeypatch):
+def test_what_is_known_stays_where_it_is_interrupted(monkeypatch, tmp_path):
     layer, x, count = head()
 
     def interrupt(*_, **__):
@@ -131,13 +131,18 @@ def test_what_is_known_stays_where_it_is_interrupted(monkeypatch):
     found = probe.examine(layer, x, at=count)
     assert [one.name for one in found.parts] == ["outputs", "operation", "cause"]
     assert found.ended == "interrupted" and "nn.Linear" in repr(found)
+    found = probe.examine(layer, x, at=count, out=tmp_path / "report")
+    assert found.text("report") == "none was written: interrupted"
+    assert not (tmp_path / "report").exists()
 
 
-def test_the_valid_part_of_a_padded_sample_is_found():
+def test_the_valid_part_of_a_padded_sample_is_found(tmp_path):
     ids = np.zeros((3, 12), np.int64)
     ids[0], ids[1, :7], ids[2, :4] = 5, 3, 2
-    found = probe.examine(lambda x: torch.as_tensor(x).cumsum(1), ids, "padding")
+    how = {"out": tmp_path / "report"}
+    found = probe.examine(lambda x: torch.as_tensor(x).cumsum(1), ids, "padding", **how)
     assert found.asked.endswith("length 7 against length 12") and found.verdict == "equal"
+    assert found.text("report") == "none was written: no operation differs"
 
 
 def test_the_padded_axis_need_not_be_the_longest():
@@ -239,7 +244,7 @@ def test_two_releases_are_asked_and_reported(tmp_path):
     assert found.ask == "release" and found.asked.endswith("against onnxruntime==1.10.0")
     parts = {one.name: one.text for one in found.parts}
     if found.found.verdict == "equal":
-        assert list(parts) == ["outputs", "operation"] and not out.exists()
+        assert list(parts) == ["outputs", "operation", "report"] and not out.exists()
         return
     assert "conv" in parts["operation"] and "probe bisect MODEL" in parts["fix"]
     assert found.to_json()["parts"][1]["explanation"]["replayed"] > 0
