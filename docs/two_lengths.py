@@ -79,7 +79,7 @@ def draw(axes: Axes, side: Added, words: str) -> None:
     """Draws one side's tree with its partial sums; its result with the last bits."""
     assert side.summation is not None
     texts = {one.node: f"{value(one.bits):.9g}" for one in side.sums}
-    trees.draw(axes, side.summation, texts, side.own)
+    trees.draw(axes, side.summation, texts, side.unshared_nodes)
     result = f"{value(side.library):.9g}, which ends in the bits {side.library % 256:08b}"
     axes.set_title(f"{words}\n{result}", fontsize=11)
 

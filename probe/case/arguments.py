@@ -86,10 +86,10 @@ def _unbound(
     error: TypeError,
 ) -> InputError:
     """The error of a call that lacks an argument, or has one that the function doesn't take."""
-    strange = next((name for name in named if name not in names), "")
-    if strange:
+    unknown_name = next((name for name in named if name not in names), "")
+    if unknown_name:
         why = f"probe.{function} takes no such argument"
-        return InputError(strange, named[strange], why, one_of(strange, names))
+        return InputError(unknown_name, named[unknown_name], why, one_of(unknown_name, names))
     why = f"probe.{function}: {error}"
     count = f"{len(given) + len(named)} of them"
     return InputError("arguments", count, why, f"it takes {', '.join(names)}")

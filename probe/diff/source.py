@@ -488,7 +488,9 @@ def _sums_cause(sides: Sides, most: int, known: Known, same_products: bool = Fal
         examined = reveal_sums(adds, comparison.differing, known, most)
         comparison.left, comparison.right = (side.run for side in adds)
         where = np.isin(comparison.differing, examined)
-        counted = Counter(name for name, here in zip(comparison.cause, where, strict=True) if here)
+        counted = Counter(
+            name for name, differs in zip(comparison.cause, where, strict=True) if differs
+        )
         cause.examined, cause.replayed = len(examined), int(comparison.proved(examined).sum())
         cause.causes, cause.comparison = dict(counted.most_common()), comparison
     except (ProbeError, ValueError, IndexError) as error:
@@ -775,20 +777,20 @@ def enclosed_outputs(alone: Alone, outputs: np.ndarray) -> Enclosure | None:
         sums = of_operands(operands, *places.T)
         # a mean of 2^n numbers is exactly that much smaller than its sum
         if sums is not None and summed.scale > 1:
-            sums = sums.behind(partial(np.multiply, 1 / summed.scale))
+            sums = sums.after_monotone(partial(np.multiply, 1 / summed.scale))
         if sums is None or not (summed.divides or summed.functions):
             return sums
-        if sums.sure.any() or sums.overflow.any():
+        if sums.settled.any() or sums.overflow.any():
             return None
         if summed.divides:
             counts = divisors_of(alone.operation.meaning, summed)[places[:, 0]]
             # divided, or multiplied by a rounded reciprocal
             unit = 2.0 ** (2 - floats.format_of(dtype).precision)
-            sums = sums.behind(partial(np.multiply, 1 / counts), unit)
+            sums = sums.after_monotone(partial(np.multiply, 1 / counts), unit)
         for word, numbers in summed.functions:
             if word == "add":
                 term = summed.filled(alone.reads[numbers[0]], numbers[0])[tuple(places.T)]
-                sums = sums.behind(partial(np.add, floats.widen(term, dtype)))
+                sums = sums.after_monotone(partial(np.add, floats.widen(term, dtype)))
             else:
                 sums = sums.cut_off(numbers)
     # it is no sum, what is added behind is broadcast, or its steps have other axes

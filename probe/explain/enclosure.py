@@ -63,15 +63,15 @@ class RoundingVerdict:
         is said of each side, as ``Enclosure.judged`` gives it."""
         beyond = (left == BEYOND) | (right == BEYOND)
         inside = (left == WITHIN) & (right == WITHIN)
-        open_ = ~explained
+        unexplained = ~explained
         return cls(
             int(explained.sum()),
-            int((open_ & inside).sum()),
-            int((open_ & beyond).sum()),
-            int((open_ & ~beyond & ~inside).sum()),
-            int((open_ & (left == BEYOND)).sum()),
-            int((open_ & (right == BEYOND)).sum()),
-            int((open_ & ~beyond & ~inside & flush).sum()),
+            int((unexplained & inside).sum()),
+            int((unexplained & beyond).sum()),
+            int((unexplained & ~beyond & ~inside).sum()),
+            int((unexplained & (left == BEYOND)).sum()),
+            int((unexplained & (right == BEYOND)).sum()),
+            int((unexplained & ~beyond & ~inside & flush).sum()),
         )
 
     @property
@@ -107,8 +107,8 @@ class Enclosure:
 
     ``low``, ``high``: every finite result lies between them. ``exact``: the exact result,
     rounded. ``overflow``: whether some order may overflow, which gives an infinity or NaN.
-    ``sure``: NaN or an infinity where the operands settle that the result is this one; 0 where they
-    don't. ``flushed``: what subnormal operands and results that become zero may add to the
+    ``settled``: the NaN or infinity that every order gives, as the operands have one; 0 where they
+    have none. ``flushed``: what subnormal operands and results that become zero may add to the
     distance.
     """
 
@@ -117,7 +117,7 @@ class Enclosure:
     high: np.ndarray
     exact: np.ndarray
     overflow: np.ndarray
-    sure: np.ndarray
+    settled: np.ndarray
     flushed: np.ndarray
 
     @property
@@ -134,30 +134,36 @@ class Enclosure:
         low, high = self.low, self.high
         with np.errstate(invalid="ignore"):
             inside = (low <= y) & (y <= high)
-            if (inside & finite).all() and not self.sure.any():
+            if (inside & finite).all() and not self.settled.any():
                 # the usual case: the rest costs as much as a replay of a short sum
                 return np.full(y.shape, WITHIN), np.zeros(y.shape, bool)
             near = (low - self.flushed <= y) & (y <= high + self.flushed)
-            same = (np.isnan(y) & np.isnan(self.sure)) | (y == self.sure)
-        settled = self.sure != 0
-        inside = np.where(settled, same, np.where(finite, inside, self.overflow))
-        flush = ~settled & finite & ~inside & near
+            same = (np.isnan(y) & np.isnan(self.settled)) | (y == self.settled)
+        is_settled = self.settled != 0
+        inside = np.where(is_settled, same, np.where(finite, inside, self.overflow))
+        flush = ~is_settled & finite & ~inside & near
         # an infinity among the operands may meet one that an order's overflow makes on its way
-        open_ = flush | (settled & ~same & self.overflow)
-        return np.where(inside, WITHIN, np.where(open_, UNKNOWN, BEYOND)), flush
+        undecided = flush | (is_settled & ~same & self.overflow)
+        return np.where(inside, WITHIN, np.where(undecided, UNKNOWN, BEYOND)), flush
 
-    def behind(self, change: Callable[[Doubles], Doubles], unit: float = 0.0) -> Enclosure:
-        """Encloses what becomes of it by a function that never falls and errs by up to ``unit`` of
-        its result; whether that is rounded to the format or kept in a wider one is open."""
-        low, high = change(self.low), change(self.high)
+    def after_monotone(
+        self, function: Callable[[Doubles], Doubles], unit: float = 0.0
+    ) -> Enclosure:
+        """Encloses a non-decreasing function of the outputs, such as the addition of a bias.
+
+        ``unit``: its largest relative error. Holds whether the function's result is rounded to the
+        format or kept in a wider one.
+        """
+        low, high = function(self.low), function(self.high)
         low = np.nextafter(low - unit * np.abs(low), -np.inf)  # computed in float64, to a rounding
         high = np.nextafter(high + unit * np.abs(high), np.inf)
         low = np.minimum(low, floats.nearest(low, self.dtype))
         high = np.maximum(high, floats.nearest(high, self.dtype))
-        return replace(self, low=low, high=high, exact=change(self.exact))
+        return replace(self, low=low, high=high, exact=function(self.exact))
 
     def cut_off(self, bounds: Sequence[float | None]) -> Enclosure:
-        """Encloses what is left of it between two bounds, of which float32 may hold less."""
+        """Encloses the outputs after they are clipped to two bounds, which may have been rounded to
+        float32; None: no bound on this side."""
         ends = []
         for end, sign in ((self.low, -1), (self.exact, 0), (self.high, 1)):
             least, most = (
@@ -174,15 +180,15 @@ class Enclosure:
         with np.errstate(invalid="ignore", divide="ignore"):
             apart = np.abs(y - self.exact)
             radii = np.where(apart == 0, 0.0, apart / self.radius)
-        return np.where(np.isfinite(y) & (self.sure == 0), radii, np.nan)
+        return np.where(np.isfinite(y) & (self.settled == 0), radii, np.nan)
 
 
 # Products that are worked on at once: arrays of 16 MiB.
 AT_ONCE = 1 << 21
 
-# A rounding by way of a wider format errs by this much more: at most 2**-11 of the first error
-# (float64 by way of 64 bits, x87's), and less for all pairs of formats.
-TWICE = 1 + 2.0**-10
+# A rounding by way of a wider format errs by this factor more: by up to 2**-11 of the first error
+# (float64 by way of 64 bits, x87's), and less for all other pairs of formats.
+DOUBLE_ROUNDING = 1 + 2.0**-10
 
 
 def of_operands(
@@ -202,10 +208,11 @@ def of_operands(
         members = order[group[order] == number]
         for start in range(0, max(len(members), 1), step):
             chunk = members[start : start + step]
-            at, to = positions[chunk], filters[chunk]
-            bias = None if operands.b is None else operands.b[to]
-            x = operands.columns[number][:, at]
-            parts.append(of_sums(x, operands.met(at, to), case.dtype, bias))
+            chunk_positions, chunk_filters = positions[chunk], filters[chunk]
+            bias = None if operands.b is None else operands.b[chunk_filters]
+            x = operands.columns[number][:, chunk_positions]
+            w = operands.met(chunk_positions, chunk_filters)
+            parts.append(of_sums(x, w, case.dtype, bias))
     back = np.argsort(order, kind="stable")
     names = [field.name for field in fields(Enclosure)][1:]
     arrays = [np.concatenate([getattr(part, name) for part in parts])[back] for name in names]
@@ -227,16 +234,16 @@ def of_sums(x: np.ndarray, w: np.ndarray, dtype: str, bias: np.ndarray | None = 
     all_finite = np.isfinite(products).all(axis=0) & np.isfinite(x).all(axis=0)
     all_finite &= np.isfinite(w).all(axis=0)
     finite = np.where(np.isfinite(products), products, 0.0)
-    up = np.where(finite > 0, finite, 0.0).sum(axis=0)
-    down = -np.where(finite < 0, finite, 0.0).sum(axis=0)
+    positive = np.where(finite > 0, finite, 0.0).sum(axis=0)
+    negative = -np.where(finite < 0, finite, 0.0).sum(axis=0)
     exact = _total(x, w, bias_terms, finite, dtype)
     # the sums are rounded themselves: made larger by more than that
     slack = 1 + (summands + 2) * 2.0**-52
-    sizes, most = (up + down) * slack, np.maximum(up, down) * slack
-    error = error_bound(sizes, most, summands, dtype) + 2.0**-53 * np.abs(exact)
+    magnitudes, larger_half = (positive + negative) * slack, np.maximum(positive, negative) * slack
+    error = error_bound(magnitudes, larger_half, summands, dtype) + 2.0**-53 * np.abs(exact)
     if dtype != "float64":
-        error = error + summands * 2.0**-51 * sizes
-    overflow = ~(sizes + error < floats.largest_finite(dtype))
+        error = error + summands * 2.0**-51 * magnitudes
+    overflow = ~(magnitudes + error < floats.largest_finite(dtype))
     rounded = floats.nearest(exact, dtype)
     low, high = np.minimum(exact - error, rounded), np.maximum(exact + error, rounded)
     # a product of finite numbers that is too large for float64 was left out above: rounded it is
@@ -248,30 +255,31 @@ def of_sums(x: np.ndarray, w: np.ndarray, dtype: str, bias: np.ndarray | None = 
     # NaN or the infinity that operands which are not finite lead to in every order; a product of
     # finite numbers that is too large for float64 is no infinite operand
     infinite = np.concatenate([np.isinf(x) | np.isinf(w), np.isinf(products[len(x) :])])
-    settled = np.where(np.isinf(products) & ~infinite, 0.0, products)
-    plus, minus = (settled == np.inf).any(axis=0), (settled == -np.inf).any(axis=0)
-    nan = np.isnan(settled).any(axis=0) | (plus & minus)
-    sure = np.where(plus, np.inf, np.where(minus, -np.inf, 0.0))
-    sure = np.where(all_finite, 0.0, np.where(nan, np.nan, sure))
+    certain_terms = np.where(np.isinf(products) & ~infinite, 0.0, products)
+    plus = (certain_terms == np.inf).any(axis=0)
+    minus = (certain_terms == -np.inf).any(axis=0)
+    nan = np.isnan(certain_terms).any(axis=0) | (plus & minus)
+    settled = np.where(plus, np.inf, np.where(minus, -np.inf, 0.0))
+    settled = np.where(all_finite, 0.0, np.where(nan, np.nan, settled))
     tiny = floats.flushed_below(dtype)
     small = ((np.abs(x) < tiny) | (np.abs(w) < tiny)) & np.isfinite(finite[: len(x)])
     flushed = np.where(small, np.abs(finite[: len(x)]), 0).sum(axis=0) + 2 * (summands + 1) * tiny
-    return Enclosure(dtype, low, high, exact, overflow | lost, sure, flushed)
+    return Enclosure(dtype, low, high, exact, overflow | lost, settled, flushed)
 
 
-def error_bound(sizes: Doubles, most: Doubles, count: int, dtype: str) -> Doubles:
+def error_bound(magnitudes: Doubles, larger_half: Doubles, count: int, dtype: str) -> Doubles:
     """By how much a sum of ``count`` products can err in any order.
 
-    ``sizes``: the sum of the products' magnitudes; ``most``: the larger of the sum of all positive
-    and the sum of all negative ones. Includes the rounding of the products, products that
-    underflow, and a conversion of the sum to ``dtype``.
+    ``magnitudes``: the sum of the products' magnitudes; ``larger_half``: the larger of the sum of
+    all positive products and that of all negative ones. Includes the rounding of the products,
+    products that underflow, and a conversion of the sum to ``dtype``.
     """
     form = floats.format_of(dtype)
-    unit, smallest = 2.0**-form.precision * TWICE, 2.0 ** (form.emin - form.precision + 1)
+    unit, smallest = 2.0**-form.precision * DOUBLE_ROUNDING, 2.0 ** (form.emin - form.precision + 1)
     steps = count + 1  # a rounding more where the sum is converted to the result's format
-    bound = np.expm1((steps + 1) * np.log1p(unit)) * sizes
+    bound = np.expm1((steps + 1) * np.log1p(unit)) * magnitudes
     if steps * unit < 0.5:
-        bound = np.minimum(bound, unit * (sizes + steps * most) / (1 - steps * unit))
+        bound = np.minimum(bound, unit * (magnitudes + steps * larger_half) / (1 - steps * unit))
     return np.asarray(bound * (1 + 2.0**-40) + steps * smallest)
 
 

@@ -98,11 +98,11 @@ class Added:
     """How one side came to its output. Bits are those of ``dtype``, zero-extended.
 
     ``summation`` is None where the order is not known; then ``sums`` is empty and ``result`` None.
-    ``own``: nodes of the tree that the other side does not have. ``bits_part``: the first node that
-    sums what a node of the other side sums, to different bits. ``reads``: the flat index into x
-    that each leaf meets, -1 for padding; None where the windows were not read off. ``reached``:
-    what made it NaN without a weight in it, in words; empty where nothing did. ``pooled``: of a
-    pool, how it comes to its output, in words; empty where that is not known.
+    ``unshared_nodes``: those of the tree that the other side does not have. ``bits_part``: the
+    first node that sums what a node of the other side sums, to different bits. ``reads``: the flat
+    index into x that each leaf meets, -1 for padding; None where the windows were not read off.
+    ``reached``: what made it NaN without a weight in it, in words; empty where nothing did.
+    ``pooled``: of a pool, how it comes to its output, in words; empty where that is not known.
     """
 
     side: CaseRun
@@ -114,7 +114,7 @@ class Added:
     summation: Summation | None = None
     sums: list[PartialSum] = field(default_factory=list)
     result: int | None = None
-    own: frozenset[int] = frozenset()
+    unshared_nodes: frozenset[int] = frozenset()
     bits_part: int | None = None
     reads: list[int] | None = None
     reached: str = ""
@@ -123,7 +123,7 @@ class Added:
     @property
     def parts_at(self) -> int | None:
         """The first node in the order of evaluation that the other side does not have."""
-        return min(self.own, default=None)
+        return min(self.unshared_nodes, default=None)
 
     def to_json(self) -> dict[str, Any]:
         """The side as ``probe explain --json`` has it; bits are hexadecimal text."""
@@ -145,7 +145,7 @@ class Added:
                     "terms": list(added.terms),
                     "text": added.text,
                     "value": floats.bits_text(added.bits, added.format),
-                    "own": added.node in self.own,
+                    "own": added.node in self.unshared_nodes,
                 }
                 for added in self.sums
             ],
@@ -199,7 +199,9 @@ def differing_example(explanation: Comparison, number: int | None = None) -> Evi
     right = _how_added(explanation.right, (int(right_place[0]), int(right_place[1])))
     cause = explanation.cause[number]
     if left.summation and right.summation and cause != "window":
-        left.own, right.own = left.summation.own_nodes(right.summation, left.dtype)
+        left.unshared_nodes, right.unshared_nodes = left.summation.unshared_nodes(
+            right.summation, left.dtype
+        )
         right_nodes = {below: node for node, below in enumerate(_leaf_sets(right.summation.tree))}
         for node, below in enumerate(_leaf_sets(left.summation.tree)):
             right_node = right_nodes.get(below)
@@ -297,7 +299,9 @@ def without_zeros(evidence: Evidence, whole: int = WHOLE) -> Evidence:
     left, right = (_side_without_zeros(s, whole) for s in (evidence.left, evidence.right))
     if left is None or right is None or left.summation is None or right.summation is None:
         return evidence
-    left.own, right.own = left.summation.own_nodes(right.summation, left.dtype)
+    left.unshared_nodes, right.unshared_nodes = left.summation.unshared_nodes(
+        right.summation, left.dtype
+    )
     left.bits_part = right.bits_part = None
     return replace(evidence, left=left, right=right)
 

@@ -175,8 +175,8 @@ def counts_text(outputs: Iterable[OutputDifference], batch: bool = False) -> str
         text += f" ({sum(o.window_apart for o in compared):,} of them differ)" * (differing > 0)
     rows = sorted({row for o in compared for row in o.samples}) if batch else []
     if rows:
-        some = ranges(rows[:SHOWN]) + ", ..." * (len(rows) > SHOWN)
-        text += f"; in {counted(len(rows), 'sample')} ({some})"
+        listed = ranges(rows[:SHOWN]) + ", ..." * (len(rows) > SHOWN)
+        text += f"; in {counted(len(rows), 'sample')} ({listed})"
     if zeros := sum(o.signed_zero for o in compared):
         text += f" ({zeros:,} are zeros of different signs, which count as equal)"
     return text

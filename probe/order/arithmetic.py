@@ -50,8 +50,8 @@ class Rounder:
         self._smallest = np.uint64(np.float64(2.0**form.emin).view(np.uint64) << np.uint64(1))
         self._bits = np.empty(size, dtype=np.int64)
         self._spare = np.empty((2, size))
-        own = np.dtype(name if name in ("float16", "float32") else "float32")
-        self._own = np.empty(size, dtype=own)
+        container_dtype = np.dtype(name if name in ("float16", "float32") else "float32")
+        self._own = np.empty(size, dtype=container_dtype)
 
     def total(self, first: Doubles, second: Doubles, out: Doubles) -> Doubles:
         """first + second in ``out``, such that rounding ``out`` rounds the exact sum."""
@@ -63,9 +63,9 @@ class Rounder:
     def settle(self, out: Doubles) -> Doubles:
         """Rounds float64 values to the format in place."""
         if self.name in ("float16", "float32"):
-            own = self._own[: out.size].reshape(out.shape)
-            np.copyto(own, out, casting="same_kind")
-            np.copyto(out, own)
+            narrow = self._own[: out.size].reshape(out.shape)
+            np.copyto(narrow, out, casting="same_kind")
+            np.copyto(out, narrow)
         elif self.name != "float64":
             np.copyto(out, floats.nearest(out, self.name))
         return out

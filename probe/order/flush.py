@@ -29,7 +29,7 @@ from probe.order.tree import BIAS
 
 NODES = 4096  # nodes of a tree that stand for all of them where they flush alike
 AT_ONCE = 1 << 20  # speed alone: leaves that are set in one call
-ALIKE = 4  # speed alone: sets of weights by which filters that flush are told apart
+FILTER_PROBES = 4  # speed alone: sets of weights that tell filters apart which flush
 SPAN = 4  # binades between the constant input and 1 where products are asked about
 
 # Sets of leaves, or of pairs, that are asked at once: (members, 1 or 2) each.
@@ -40,7 +40,8 @@ Counted = list[tuple[np.ndarray, np.ndarray]]
 
 
 def flushing_outputs(masks: Masks) -> np.ndarray:
-    """Where anything subnormal becomes zero, or counts wrong: int8 (questions, ...outputs).
+    """Where anything subnormal becomes zero, so that fewer products than leaves come out: int8
+    (questions, ...outputs).
 
     The outputs are (positions, filters). Two calls, or three where counts are not exact.
     """
@@ -48,8 +49,11 @@ def flushing_outputs(masks: Masks) -> np.ndarray:
         form = floats.FORMATS[masks.operator.dtype]
         unit = 2.0 ** (form.emin - form.precision + 1)
         exact = masks.size <= masks.scale.limit
-        expected = masks.summands() if exact else _units(masks, 1.0, 1.0)
-        counts = [_units(masks, 2 * unit, 0.5) / unit, _units(masks, 0.5, 2 * unit) / unit]
+        expected = masks.summands() if exact else _equal_products(masks, 1.0, 1.0)
+        counts = [
+            _equal_products(masks, 2 * unit, 0.5) / unit,
+            _equal_products(masks, 0.5, 2 * unit) / unit,
+        ]
         masks.flushing = np.stack([count != expected for count in counts]).astype(np.int8)
     return masks.flushing
 
@@ -57,26 +61,26 @@ def flushing_outputs(masks: Masks) -> np.ndarray:
 def signature(masks: Masks) -> np.ndarray:
     """Answers that tell filters apart which flush differently: (questions, positions, filters).
 
-    Where anything is flushed, also what ``ALIKE`` sets of weights give that are the same for all
-    filters, with products around the smallest normal number.
+    Where anything is flushed, also the outputs for ``FILTER_PROBES`` sets of weights that are the
+    same for all filters, with products around the smallest normal number.
     """
     flushed = flushing_outputs(masks).astype(np.float64)
     if not flushed.any():
         return flushed
-    if masks.alike is None:
+    if masks.filter_answers is None:
         least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
         outputs = []
-        for seed in range(ALIKE):
+        for seed in range(FILTER_PROBES):
             drawn = operands.hashes(seed, "w", 0, (masks.size,)).view(np.int64)
             template = drawn * 2.0**-62 * least  # from -2 to 2 times that
             if masks.operator.bias:
                 template[-1] *= 2.0**-SPAN
             outputs.append(masks.plain(2.0**-SPAN, template).astype(np.float64))
-        masks.alike = np.stack(outputs)
-    return np.concatenate([flushed, masks.alike])
+        masks.filter_answers = np.stack(outputs)
+    return np.concatenate([flushed, masks.filter_answers])
 
 
-def _units(masks: Masks, x: float, w: float) -> np.ndarray:
+def _equal_products(masks: Masks, x: float, w: float) -> np.ndarray:
     """The outputs where every product, and the bias, is x * w."""
     template = np.full(masks.size, w)
     if masks.operator.bias:
@@ -100,18 +104,21 @@ def reveal_flushing(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
         return
     for name, question, sets_of in QUESTIONS:
         sets = [sets_of(masks, piece) for piece in flushing]
-        for piece, counted in zip(flushing, _counted(masks, flushing, sets, question), strict=True):
+        for piece, counted in zip(
+            flushing, _count_sets(masks, flushing, sets, question), strict=True
+        ):
             piece.flushed[name] = counted
             counts = np.array([counts for _, counts in counted], np.int32)
             piece.answers["flush " + name] = counts.reshape(-1, len(piece.found.positions))
     _reveal_flushed_sums(masks, flushing)
-    _tininess(masks, flushing)
+    _ask_tininess(masks, flushing)
 
 
-def _counted(
+def _count_sets(
     masks: Masks, pieces: Sequence[FusionPiece], sets: Sequence[Sets], question: MaskQuestion
 ) -> list[Counted]:
-    """Counts what comes out of each set. A set of which a part does is asked member by member."""
+    """Counts how many products of each set are not flushed. Where a part of a set is, its members
+    are asked one by one."""
     first = _answers_to_sets(masks, pieces, sets, question)
     mixed_sets: list[Sets] = []
     counted_sets: list[Counted] = []
@@ -140,7 +147,7 @@ def _answers_to_sets(
     return ask_pieces(masks, question, pieces, [r.reshape(len(r), width * most) for r in rows])
 
 
-def of_leaves(masks: Masks, piece: FusionPiece) -> Sets:
+def leaf_sets(masks: Masks, piece: FusionPiece) -> Sets:
     """The products of a tree, as many in a set as can be counted at once."""
     leaves = np.array([leaf for leaf in piece.found.tree.leaves if leaf != BIAS], int).reshape(
         -1, 1
@@ -149,7 +156,7 @@ def of_leaves(masks: Masks, piece: FusionPiece) -> Sets:
     return [leaves[start : start + most] for start in range(0, len(leaves), most)]
 
 
-def of_pairs(masks: Masks, piece: FusionPiece) -> Sets:
+def pair_sets(masks: Masks, piece: FusionPiece) -> Sets:
     """Products with what is added right before each, fused ones apart; a lone one with itself."""
     tree = piece.found.tree
     if not tree.nodes:
@@ -206,7 +213,7 @@ def count_kept_behind_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     return _halves_beside_partners(answer, least * 2.0**-SPAN, leaves)
 
 
-def beside_bias(masks: Masks, piece: FusionPiece) -> Sets:
+def bias_sets(masks: Masks, piece: FusionPiece) -> Sets:
     """The bias with a product that it is added to, or alone; [] where the tree has no bias."""
     tree, number = piece.found.tree, masks.operator.summands
     if BIAS not in tree.leaves:
@@ -228,15 +235,15 @@ def count_biases_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
 
 # What is asked of operands, products and the bias: a name, the question, and of which sets.
 QUESTIONS: tuple[tuple[str, MaskQuestion, Callable[[Masks, FusionPiece], Sets]], ...] = (
-    ("inputs", count_inputs_kept, of_leaves),
-    ("weights", count_weights_kept, of_leaves),
-    ("products", count_products_kept, of_pairs),
+    ("inputs", count_inputs_kept, leaf_sets),
+    ("weights", count_weights_kept, leaf_sets),
+    ("products", count_products_kept, pair_sets),
     (
         "behind bias",
         count_kept_behind_bias,
         lambda masks, piece: [row[None] for row in piece.pairs.behind_bias],
     ),
-    ("bias", count_biases_kept, beside_bias),
+    ("bias", count_biases_kept, bias_sets),
 )
 
 
@@ -255,13 +262,13 @@ def _reveal_flushed_sums(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
     sampled = [trace.triples[:: -(-len(trace.triples) // NODES) or 1] for trace in traces]
     results = ask_pieces(masks, _sum_is_flushed, pieces, roots)
     answered = ask_pieces(masks, _sum_is_flushed, pieces, sampled)
-    open_ = [
+    unsettled = [
         trace.triples
         if len(sample) < len(trace.triples) and (sample != root[:1]).any()
         else sample[:0]
         for trace, sample, root in zip(traces, answered, results, strict=True)
     ]
-    nodes = ask_pieces(masks, _sum_is_flushed, pieces, open_)
+    nodes = ask_pieces(masks, _sum_is_flushed, pieces, unsettled)
     for piece, root, sample, full in zip(pieces, results, answered, nodes, strict=True):
         alike = np.broadcast_to(sample[:1], (len(piece.traces.triples), sample.shape[1]))
         every_node = sample if len(sample) == len(alike) else alike
@@ -286,7 +293,7 @@ FACTORS |= {24: ((31, 1082401), (4095, 4097)), 53: ((2**27 - 1, 2**27 + 1), (636
 """By precision p: factors of 2**(p+1) - 1, and of 2**p - 1."""
 
 
-def _tininess(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
+def _ask_tininess(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
     """One product right below the smallest normal number, twice: does it round up to it?"""
     exact = [p.wide and bool(p.found.tree.nodes) for p in pieces]  # then no product is rounded
     products = [piece.traces.any_leaf for piece in pieces]
@@ -351,5 +358,6 @@ def with_flushing(rounding: Rounding, piece: FusionPiece, column: int) -> Roundi
     return replace(rounding, tininess=kind)
 
 
-def _all_or_listed(leaves: frozenset[int], able: frozenset[int]) -> frozenset[int]:
-    return frozenset([EVERY]) if leaves and leaves == able else leaves
+def _all_or_listed(leaves: frozenset[int], possible: frozenset[int]) -> frozenset[int]:
+    """Leaves, or nodes, as ``Rounding`` lists them: ``EVERY`` where all that can be are."""
+    return frozenset([EVERY]) if leaves and leaves == possible else leaves

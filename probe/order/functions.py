@@ -237,8 +237,8 @@ def _gives(f: Function, case: Case, formula: Callable[[np.ndarray, np.ndarray], 
     """Whether ``f`` gave a formula's bits on all ``SETS`` of operands."""
     n = case.summands
     form = floats.FORMATS[case.dtype]
-    every = [(*each, seed) for each in SETS for seed in range(each[1])]
-    for kind, count, spread, seed in every:
+    seeded_sets = [(*each, seed) for each in SETS for seed in range(each[1])]
+    for kind, count, spread, seed in seeded_sets:
         drawn = "cancel" if kind == "cancel" else "normal"
         x, w, _ = operands.generate(case.with_(operands=drawn, seed=seed))
         if kind != "cancel":  # drawn twice, so that float64's numbers have all their bits

@@ -91,7 +91,7 @@ class Masks:
         self.flushing: np.ndarray | None = None
         self.signed = signed
         self.zeros: np.ndarray | None = None
-        self.alike: np.ndarray | None = None
+        self.filter_answers: np.ndarray | None = None
         self._counts: np.ndarray | None = None
 
     def run(

@@ -319,7 +319,7 @@ class _OpenOutputs:
         # the shortest window agrees by luck most often
         kinds = check_sets(int(min(self.sizes[self.sizes > 1], default=1)))
         self.sets = [self._fresh(kind, seed) for seed, kind in enumerate(kinds)]
-        self._controls()
+        self._check_linearity()
         self._count_summands()
 
     def _fresh(self, kind: str, seed: int, top: int | None = None) -> ContainerOperands:
@@ -375,8 +375,9 @@ class _OpenOutputs:
         """On how many sets of fresh operands each summation was replayed."""
         return len(self.sets) + len(self._further) if self.summations else 0
 
-    def _controls(self) -> None:
-        """The same call again, mirrored and halved: sums of products are linear to the last bit."""
+    def _check_linearity(self) -> None:
+        """Makes the call again (Nondeterministic), mirrored and halved. NotASum where it is not
+        linear to the last bit, as sums of products are."""
         for check in self.sets:
             self.checks += 1
             again = self.operator.apply(check.x, check.w, check.b)

@@ -114,7 +114,7 @@ class Average:
         return f"sums in {self.kept}{rounded}, {last}" + _flushed_words(self.flushed)
 
     def outputs(
-        self, met: np.ndarray, there: np.ndarray, counts: np.ndarray, dtype: str
+        self, met: np.ndarray, valid: np.ndarray, counts: np.ndarray, dtype: str
     ) -> np.ndarray:
         """As ``PoolMaximum.outputs``."""
         form = self.kept
@@ -199,11 +199,11 @@ class PoolMaximum:
         return f"a maximum from {self.start}: {self.choose}{padded}" + _flushed_words(self.flushed)
 
     def outputs(
-        self, met: np.ndarray, there: np.ndarray, counts: np.ndarray, dtype: str
+        self, met: np.ndarray, valid: np.ndarray, counts: np.ndarray, dtype: str
     ) -> np.ndarray:
         """Pools what windows hold: container outputs.
 
-        ``met``: float64 (places, outputs), 0 in padding; ``there``: the places that are not, bool.
+        ``met``: float64 (places, outputs), 0 in padding; ``valid``: the places that are not, bool.
         ``counts`` (outputs,): what an average divides by.
         """
         first = {
@@ -217,12 +217,12 @@ class PoolMaximum:
             small = np.abs(met) < floats.flushed_below(dtype, "before")
             seen = np.where(small, np.copysign(0.0, met), met)
         choose = CHOOSE[self.choose]
-        for value, flushed, here in zip(met, seen, there | self.padded, strict=True):
+        for value, flushed, counted in zip(met, seen, valid | self.padded, strict=True):
             taken = np.where(empty, flushed, choose(best, flushed))
             stays = (taken == best) | ((taken != taken) & (best != best))
-            moved = here & (empty | ~stays)
+            moved = counted & (empty | ~stays)
             shown = np.where(moved, value, shown)
-            best, empty = np.where(here, taken, best), empty & ~here
+            best, empty = np.where(counted, taken, best), empty & ~counted
         return floats.round_to(shown if self.flushed == COMPARED else best, dtype)
 
     @property
@@ -393,8 +393,8 @@ def reveal_pooling(
     read = np.tile((window.Geometry.of(case).reads() >= 0).sum(axis=1), case.batch)
     with np.errstate(all="ignore"):  # how many a mean of ones counts; of a maximum it is not used
         counts = np.rint(read / floats.widen(ones, dtype)[:, 0])
-    strange = () if floats.is_finite(x, dtype).all() else STRANGE
-    kinds = [*SETS, *((kind, 2) for kind in strange if case.pool == "max")]
+    nonfinite_kinds = () if floats.is_finite(x, dtype).all() else STRANGE
+    kinds = [*SETS, *((kind, 2) for kind in nonfinite_kinds if case.pool == "max")]
     sets = []
     few = MORE * (y.size <= FEW)
     for kind, count in kinds:

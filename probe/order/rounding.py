@@ -24,7 +24,8 @@ from probe.order.masks import MaskQuestion, Masks, classify
 from probe.order.reveal import RevealedTree, column_labels
 from probe.order.summation import ZERO_ADDED, ZERO_FUSED, ZERO_KEPT, Rounding, Summation
 
-ALIKE = 2  # speed alone: sets of pairs that all filters are asked; what they miss is asked apart
+# speed alone: sets of pairs that all filters are asked; later questions find what these miss
+FILTER_PROBES = 2
 
 
 @dataclass(frozen=True)
@@ -45,22 +46,22 @@ def reveal_roundings(
     """
     pieces = _fusion_pieces(masks, found, alone)
 
-    def put(name: str, question: MaskQuestion, leaves: Callable[[FusionPiece], np.ndarray]) -> None:
+    def ask(name: str, question: MaskQuestion, leaves: Callable[[FusionPiece], np.ndarray]) -> None:
         rows = map(leaves, pieces)
         for piece, answers in zip(pieces, ask_pieces(masks, question, pieces, rows), strict=True):
             piece.answers[name] = answers
 
     def of_rounded_paths(piece: FusionPiece) -> np.ndarray:
-        # all nodes are asked where some partial sum on a path was rounded to the dtype
+        # all nodes are asked where a partial sum on a path was rounded to the dtype
         rounded = piece.alone or (piece.answers["paths"] == 0).any()
         return piece.traces.triples if rounded else piece.traces.triples[:0]
 
-    put("paths", kept_wider, lambda piece: piece.traces.paths[:SAMPLED])
-    put("triples", kept_wider, lambda piece: piece.traces.sample())
+    ask("paths", kept_wider, lambda piece: piece.traces.paths[:SAMPLED])
+    ask("triples", kept_wider, lambda piece: piece.traces.sample())
     seen = any((p.answers[name] == 1).any() for p in pieces for name in ("paths", "triples"))
     if seen or alone:
-        put("paths", kept_wider, lambda piece: piece.traces.paths)
-        put("triples", kept_wider, of_rounded_paths)
+        ask("paths", kept_wider, lambda piece: piece.traces.paths)
+        ask("triples", kept_wider, of_rounded_paths)
     for piece in pieces:
         if seen or alone:
             piece.wide = seen or bool((piece.answers["triples"] == 1).any())
@@ -69,10 +70,10 @@ def reveal_roundings(
             del piece.answers["triples"]
     for each in QUESTIONS:
         if each.asked(masks.operator.dtype, seen, alone):
-            put(each.name, each.question, each.leaves)
+            ask(each.name, each.question, each.leaves)
     for piece in pieces if masks.signed else ():
-        here = signs_of_zero(masks)[:, piece.found.positions, piece.found.filters[0]]
-        piece.answers["zero"] = here.astype(np.int32)
+        signs = signs_of_zero(masks)[:, piece.found.positions, piece.found.filters[0]]
+        piece.answers["zero"] = signs.astype(np.int32)
     flush.reveal_flushing(masks, pieces)
     revealed = []
     for piece in pieces:
@@ -100,7 +101,7 @@ def _fusion_pieces(masks: Masks, found: list[RevealedTree], alone: bool) -> list
         piece.parts = list(zip(piece.pairs.batches, counts, strict=True))
     while any(piece.mixed(part) for piece in pieces for part in piece.parts):
         smaller = [
-            [some for part in piece.parts if piece.mixed(part) for some in piece.smaller(part)]
+            [half for part in piece.parts if piece.mixed(part) for half in piece.smaller(part)]
             for piece in pieces
         ]
         for piece, counts in zip(pieces, _count_fused_pairs(masks, pieces, smaller), strict=True):
@@ -117,7 +118,7 @@ def _by_filter(masks: Masks, revealed: RevealedTree, pairs: FusedPairs) -> list[
 
     What is asked later is dealt to the filters of a piece as if they were one.
     """
-    batches = pairs.batches[:ALIKE]
+    batches = pairs.batches[:FILTER_PROBES]
     if len(revealed.filters) < 2:
         return [revealed]
     tables = [flush.signature(masks)]
@@ -140,8 +141,8 @@ def _count_fused_pairs(
     masks: Masks, pieces: list[FusionPiece], sets: list[list[list[Pair]]]
 ) -> list[np.ndarray]:
     """How many are fused of each set of pairs of every piece."""
-    most = max((len(pairs) for some in sets for pairs in some), default=1)
-    rows = [fusion.pairs_in_rows(some, most) for some in sets]
+    most = max((len(pairs) for sets_of_piece in sets for pairs in sets_of_piece), default=1)
+    rows = [fusion.pairs_in_rows(sets_of_piece, most) for sets_of_piece in sets]
     return ask_pieces(masks, fusion.count_fused, pieces, rows)
 
 
@@ -169,12 +170,13 @@ def signs_of_zero(masks: Masks) -> np.ndarray:
 
 
 def start_of_answers(answers: np.ndarray) -> str:
-    """What the two answers of an output stand for."""
+    """How a sum starts (``ZERO_KEPT``, ``ZERO_FUSED`` or ``ZERO_ADDED``), from an output's answers
+    to the two questions of ``signs_of_zero``."""
     return ZERO_KEPT if answers[0] else ZERO_FUSED if answers[1] else ZERO_ADDED
 
 
 def starts_of_outputs(masks: Masks) -> np.ndarray:
-    """Of all outputs: (positions, filters)."""
+    """As ``start_of_answers`` of all outputs: str (positions, filters)."""
     first, second = signs_of_zero(masks).astype(bool)
     return np.where(first, ZERO_KEPT, np.where(second, ZERO_FUSED, ZERO_ADDED))
 
@@ -189,10 +191,10 @@ def kept_wider(masks: Masks, leaves: np.ndarray) -> np.ndarray:
 def _rounding(masks: Masks, piece: FusionPiece, column: int) -> Rounding:
     """The rounding that one position's answers stand for."""
     dtype = masks.operator.dtype
-    fused, strange = piece.fused(column)
+    fused, unexpected = piece.fused(column)
     rounding = Rounding(
         fused=fused,
-        operand_format=fusion.operand_format(masks, piece, column) if strange else None,
+        operand_format=fusion.operand_format(masks, piece, column) if unexpected else None,
         accumulator_format=dtype,
     )
     if piece.wide:
@@ -306,8 +308,8 @@ def _fused_pair(piece: FusionPiece) -> np.ndarray:
 def _read_twice(rounding: Rounding, piece: FusionPiece, column: int, dtype: str) -> Rounding:
     """Sums that are kept wider, or truncated, are rounded in one way alone."""
     leaf = int(_fused_pair(piece)[0, 0])
-    yes = leaf in rounding.fused and piece.answers["twice"][0, column] == 1
-    if not yes or rounding.truncated:
+    is_double = leaf in rounding.fused and piece.answers["twice"][0, column] == 1
+    if not is_double or rounding.truncated:
         return rounding
     return replace(rounding, intermediate_format=floats.FORMATS[dtype].wider[0])
 
@@ -369,7 +371,8 @@ def shortened_operands(masks: Masks, leaves: np.ndarray) -> np.ndarray:
 
 
 def _read_operands(rounding: Rounding, piece: FusionPiece, column: int, dtype: str) -> Rounding:
-    """One operand of the two is shortened: what was asked of both at once said otherwise."""
+    """Notes the format of the one operand that is shortened. Corrects what the question about both
+    at once, which can't tell them apart, has noted."""
     w, x = divmod(int(piece.answers["operands"][0, column]), 3)
     # where neither or both lose bits, the question about both at once has the answer
     if bool(x) == bool(w):
@@ -385,14 +388,14 @@ def _read_shortened(rounding: Rounding, piece: FusionPiece, column: int, dtype: 
     answers = piece.answers["shortened"][:, column]
     nodes = [*piece.traces.triple_nodes, len(piece.found.tree.nodes) - 1]
     for number, name in SHORT_FORMATS.items():
-        some = frozenset(n for n, answer in zip(nodes, answers, strict=True) if answer == number)
-        if some:
+        cut = frozenset(n for n, answer in zip(nodes, answers, strict=True) if answer == number)
+        if cut:
             return replace(
                 rounding,
                 accumulator_format=dtype,
                 product_format=None,
                 rounded=frozenset(),
-                shortened=some,
+                shortened=cut,
                 short_format=name,
             )
     return rounding

@@ -250,15 +250,15 @@ class Summation(NamedTuple):
 
         Nodes that add more than two count as fused where all of their products are.
         """
-        fused, able, done = self.rounding.fused, 0, 0
+        fused, fusable, fusing = self.rounding.fused, 0, 0
         for children in self.tree.nodes:
             leaves = [child for child in children if 0 <= child < BIAS]
             count = sum(leaf in fused for leaf in leaves)
-            able += bool(leaves)
-            done += count > 0 and (len(children) == 2 or count == len(leaves))
+            fusable += bool(leaves)
+            fusing += count > 0 and (len(children) == 2 or count == len(leaves))
         if not fused.intersection(self.tree.leaves):
             return "none"
-        return "all" if done == able else "some"
+        return "all" if fusing == fusable else "some"
 
     @property
     def fused_text(self) -> str:
@@ -300,9 +300,9 @@ class Summation(NamedTuple):
             ("sums", rounding.flushed_sums, len(self.tree.nodes)),
         )
         words = [
-            name if EVERY in some else f"{len(some)} of {count} {name}"
-            for name, some, count in sets
-            if some
+            name if EVERY in flushed else f"{len(flushed)} of {count} {name}"
+            for name, flushed, count in sets
+            if flushed
         ]
         if words[:2] == ["inputs", "weights"]:
             words[:2] = ["operands"]
@@ -371,11 +371,11 @@ class Summation(NamedTuple):
         A product that was fused with a sum of zeros alone is rounded: nothing is added to it.
         """
         fused: set[int] = set()
-        there = set(read)
+        present = set(read)
         for node, children in enumerate(self.tree.nodes):
-            left = [child for child in children if child in there]
+            left = [child for child in children if child in present]
             if left:
-                there.add(~node)
+                present.add(~node)
             if len(left) > 1:
                 fused |= self.rounding.fused.intersection(left)
         return frozenset(fused)
@@ -391,19 +391,19 @@ class Summation(NamedTuple):
         added = bool(self.tree.nodes or other.tree.nodes)  # else there is one product, rounded once
         pairs = list(zip(self.rounding.facts(), other.rounding.facts(), strict=True))
         signed, further = False, dict.fromkeys(("precision", "flush"), False)
-        for (name, fact, mine), (_, _, theirs) in pairs:
+        for (name, fact, value), (_, _, other_value) in pairs:
             if fact.cause == "zero":
-                signed |= None not in (mine, theirs) and mine != theirs
+                signed |= None not in (value, other_value) and value != other_value
             elif fact.cause == "flush":
                 differ = self._flushed(name) != other._flushed(name)
                 alike = self.tree == other.tree and self.rounding.fused == other.rounding.fused
                 further["flush"] |= differ and (alike or self._kinds(other, name))
-            elif isinstance(mine, frozenset):
+            elif isinstance(value, frozenset):
                 # the numbers of nodes mean nothing in two different trees
-                differ = mine != theirs and (not names or bool(mine) != bool(theirs))
+                differ = value != other_value and (not names or bool(value) != bool(other_value))
                 further["precision"] |= differ and added and not fact.apart and name != "fused"
             else:
-                further["precision"] |= mine != theirs and (added or not fact.sums)
+                further["precision"] |= value != other_value and (added or not fact.sums)
         names += [name for name, differ in further.items() if differ]
         return tuple(names) or ("rounding",) * signed
 
@@ -429,10 +429,10 @@ class Summation(NamedTuple):
             return self.rounding.flushes and other.rounding.flushes
         kinds = []
         for side in (self, other):
-            able = side._able(name)
-            mine = able & frozenset(side._flushed(name) or ())
-            kinds.append("all" if mine == able else "some" if mine else "none")
-            if not able:
+            possible = side._able(name)
+            flushed = possible & frozenset(side._flushed(name) or ())
+            kinds.append("all" if flushed == possible else "some" if flushed else "none")
+            if not possible:
                 return False
         return kinds[0] != kinds[1]
 
@@ -444,12 +444,12 @@ class Summation(NamedTuple):
         if styles[0] != styles[1] or (comparable and self.rounding.fused != other.rounding.fused):
             words.append("different products are fused with their addition")
         pairs = zip(self.rounding.facts(), other.rounding.facts(), strict=True)
-        for (_, fact, mine), (_, _, theirs) in pairs:
-            if fact.apart and self._named(mine) != other._named(theirs):
+        for (_, fact, value), (_, _, other_value) in pairs:
+            if fact.apart and self._named(value) != other._named(other_value):
                 words.append(fact.apart)
         return ", and ".join(words)
 
-    def own_nodes(self, other: Summation, dtype: str) -> tuple[frozenset[int], frozenset[int]]:
+    def unshared_nodes(self, other: Summation, dtype: str) -> tuple[frozenset[int], frozenset[int]]:
         """The nodes of each tree that the other does not have: (mine, the other's).
 
         Two nodes are the same if they add the same leaves in the same order and round alike.
@@ -474,9 +474,12 @@ class Summation(NamedTuple):
         for node, children in enumerate(self.tree.nodes):
             terms: list[int] = []
             for child in children:
-                leaf = (child, *(child in some or EVERY in some for some in sets[True]))
+                leaf = (child, *(child in members or EVERY in members for members in sets[True]))
                 terms.append(numbers[~child] if child < 0 else table.setdefault(leaf, len(table)))
-            alike = (*formats.values(), *(node in some or EVERY in some for some in sets[False]))
+            alike = (
+                *formats.values(),
+                *(node in members or EVERY in members for members in sets[False]),
+            )
             numbers.append(table.setdefault((alike, *sorted(terms)), len(table)))
         return numbers
 

@@ -263,14 +263,14 @@ class Run:
     """
 
     def __init__(self, about: dict, arrays: dict, number: int) -> None:
-        mine = [name for name in arrays if name.startswith(f"{number}.")]
-        own = {name.split(".", 1)[1]: arrays[name] for name in mine}
+        names = [name for name in arrays if name.startswith(f"{number}.")]
+        own = {name.split(".", 1)[1]: arrays[name] for name in names}
         self.about, self.dtype = about, about["dtype"]
         self.x, self.w, self.b, self.y = own["x"], own["w"], own.get("b"), own["y"]
         self.index = own["index"].astype(np.int64)
         self.summations = [
-            Summation(told["nodes"], told["leaf"], told["formats"], told["sets"])
-            for told in about["summations"]
+            Summation(facts["nodes"], facts["leaf"], facts["formats"], facts["sets"])
+            for facts in about["summations"]
         ]
         rows = self.x.reshape(self.x.shape[0], -1, self.x.shape[-1])
         self.rows = np.concatenate([rows, np.zeros_like(rows[:, :1])], axis=1)  # row -1: padding

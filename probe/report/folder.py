@@ -604,6 +604,6 @@ def write_folder(repro: Reported, out: Path, form: str | None = None) -> None:
     if drawn and evidence is not None:
         from probe.report import trees
 
-        picture = trees.sides(evidence, repro.sides_in_words())
+        picture = trees.draw_two_trees(evidence, repro.sides_in_words())
         picture.savefig(out / "order.png", metadata={"Software": None})
     repro.sizes = {name: len(text) for name, text in texts.items()}

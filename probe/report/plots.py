@@ -182,7 +182,7 @@ def share_bar(figure: Figure, image: ScalarMappable, axes: Sequence[Axes], label
 # Colours of verdicts.
 VERDICTS = {"exact": STABLE, "differs": DIFFERS, "not known": QUIET}
 
-# The same behind numbers.
+# Lighter ones, for the cells of a table behind its numbers.
 FAINT = {"exact": "#cfe8dd", "differs": "#f6cdd8", "not known": "#e4e7ea"}
 
 
@@ -298,8 +298,8 @@ def draw_switching(measured: Thresholds) -> Figure | None:
     places = np.arange(len(size_classes))[::-1]
     sizes = [size for size_class in size_classes for size in size_class.sizes]
     for place, size_class in zip(places, size_classes, strict=True):
-        wide = [(first - 0.5, last - first + 1) for first, last in size_class.spans]
-        axes.broken_barh(wide, (place - 0.35, 0.7), color=VERDICTS["exact"])
+        bars = [(first - 0.5, last - first + 1) for first, last in size_class.spans]
+        axes.broken_barh(bars, (place - 0.35, 0.7), color=VERDICTS["exact"])
     if floor is not None and floor > min(sizes):
         axes.axvline(floor - 0.5, color=QUIET, linewidth=1, linestyle=(0, (4, 3)))
         look: dict[str, Any] = {"xytext": (2, 2), "textcoords": "offset points", "fontsize": 8}

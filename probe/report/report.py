@@ -453,7 +453,9 @@ def _sum_lines(side: Added) -> str:
     if (left_out := max(len(side.sums) - MOST_SUMS, 0)) > 0:
         lines.append(f"... {left_out} sums")
     mark = "  <- not on the other side"
-    lines += [line.text + mark * (line.node in side.own) for line in side.sums[left_out:]]
+    lines += [
+        line.text + mark * (line.node in side.unshared_nodes) for line in side.sums[left_out:]
+    ]
     return "\n".join(lines)
 
 

@@ -205,22 +205,23 @@ def _draw_joins(axes: Axes, tree: Tree, rows: Mapping[int, int]) -> None:
     axes.spines["bottom"].set_bounds(0, products)
 
 
-# Summands up to which a tree is drawn; more of them as running sums.
-DRAWN = 32
+# A tree of more leaves can't be read: it is drawn as running sums.
+MOST_LEAVES = 32
 
 
-def sides(evidence: Evidence, said: tuple[str, str]) -> Figure:
+def draw_two_trees(evidence: Evidence, descriptions: tuple[str, str]) -> Figure:
     """Draws the left side's tree with its partial sums, and the right side's.
 
-    ``said``: what each side is, in words. It is ``order.png`` of a reproduction.
+    ``descriptions``: of each side, as ``length 5, tensorflow``. It is ``order.png`` of a
+    reproduction.
     """
     shown = list[tuple[Summation, str, dict[str, Any]]]()
-    both = zip((("left", evidence.left), ("right", evidence.right)), said, strict=True)
-    for (name, side), words in both:
+    both = zip((("left", evidence.left), ("right", evidence.right)), descriptions, strict=True)
+    for (name, side), description in both:
         assert side.summation is not None
         # where partial sums are wider, those that are rounded to the dtype are marked
         narrow = side.dtype if side.summation.wider(side.dtype) else None
-        looks: dict[str, Any] = {"marked": side.own, "dtype": narrow}
+        looks: dict[str, Any] = {"marked": side.unshared_nodes, "dtype": narrow}
         if len(side.summation.tree.leaves) <= 12:
             looks["sums"] = {
                 partial.node: floats.bits_text(partial.bits, partial.format).partition(" ")[0]
@@ -228,10 +229,10 @@ def sides(evidence: Evidence, said: tuple[str, str]) -> Figure:
             }
         result = f"out{list(side.output)} = {floats.bits_text(side.library, side.dtype)}"
         formats = ", ".join(side.summation.formats(side.dtype))
-        title = "\n".join(filter(None, (f"{name}: {words}", result, formats)))
+        title = "\n".join(filter(None, (f"{name}: {description}", result, formats)))
         shown.append((side.summation, title, looks))
     figure = summations(shown, 0.75)
-    if 1 < max(len(each.tree.leaves) for each, *_ in shown) <= DRAWN:
+    if 1 < max(len(summation.tree.leaves) for summation, *_ in shown) <= MOST_LEAVES:
         caption = "red: partial sums that the other side does not have"
         figure.suptitle(caption, fontsize=9, color=DIFFERS)
     return figure
@@ -242,30 +243,30 @@ def summations(
 ) -> Figure:
     """Draws summations side by side: each with its title, and options of :func:`draw`. Long sums
     are drawn as the running sums that they are kept in. ``inches``: for a leaf."""
-    leaves = max(len(each.tree.leaves) for each, *_ in shown)
+    leaves = max(len(summation.tree.leaves) for summation, *_ in shown)
     width = min(max(4.5, inches * leaves), 11.0) * len(shown)
     figure = Figure(figsize=(width, 4.6), layout="constrained", dpi=120)
     panels = figure.subplots(1, len(shown), squeeze=False)[0]
-    for axes, (each, title, looks) in zip(panels, shown, strict=True):
-        if leaves <= DRAWN:
-            draw(axes, each, **looks)
+    for axes, (summation, title, looks) in zip(panels, shown, strict=True):
+        if leaves <= MOST_LEAVES:
+            draw(axes, summation, **looks)
         else:
-            draw_accumulators(axes, each.tree)
+            draw_accumulators(axes, summation.tree)
         axes.set_title(title, fontsize=11)
-    if leaves <= DRAWN:
+    if leaves <= MOST_LEAVES:
         kinds_legend(figure, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return figure
 
 
 # Summations that are drawn, the most frequent first.
-SHOWN = 3
+MOST_TREES = 3
 
 
 def draw_explained(comparison: Comparison, evidence: Evidence | None) -> Figure | None:
     """Draws both sides' trees of one output; of sides that agree, how the first output is added."""
     words = comparison.words(comparison.left), comparison.words(comparison.right)
     if evidence is not None and evidence.left.summation and evidence.right.summation:
-        return sides(evidence, words)
+        return draw_two_trees(evidence, words)
     if not comparison.compared:
         return None
     left, right = comparison.pairs.left[0], comparison.pairs.right[0]
@@ -282,7 +283,7 @@ def draw_ordered(side: CaseRun) -> Figure | None:
     if orders is None or not orders.summations:
         return None
     counts = orders.counts()
-    ranked = sorted(range(len(counts)), key=lambda number: -counts[number])[:SHOWN]
+    ranked = sorted(range(len(counts)), key=lambda number: -counts[number])[:MOST_TREES]
     return summations([(orders.summations[n], f"{counts[n]:,} outputs", {}) for n in ranked])
 
 
@@ -316,30 +317,34 @@ WORDS = {
 
 @dataclass(frozen=True)
 class PlotRow:
-    """One operation or several. ``largest``: the distance in ulps, infinite where it has none;
-    ``scaled``: the largest difference over eps times the largest value; ``mark``: what it is;
-    ``own``: whether a carried operation differs by itself too."""
+    """One operation, or several in a run in which nothing differs.
+
+    ``largest``: the distance in ulps, infinite where it has none; ``scaled``: the largest
+    difference over eps times the largest value; ``mark``: ``first source``, ``output`` or empty;
+    ``differs_alone``: a carried operation also differs where its inputs are made to agree.
+    """
 
     text: str
     verdict: str
     largest: float
     scaled: float = 0.0
     mark: str = ""
-    own: bool = False
+    differs_alone: bool = False
 
 
 def rows_of(difference: Difference, most: int = ROWS) -> list[PlotRow]:
-    """The rows: operations that differ, and runs of the others; what is far from the first source
-    is left out, and said to be."""
+    """A row for each operation that differs, and one for each run of operations that don't. Of more
+    than ``most`` rows those around the first source stay; a row says how many were left out on
+    either side."""
     rows: list[PlotRow] = []
 
-    def quiet_or_itself(operation: Region) -> str | int:  # what differs has a row of its own
-        return operation.verdict if operation.verdict in ALONE else id(operation)
+    def row_key(operation: Region) -> str | int:  # what differs has a row of its own
+        return operation.verdict if operation.verdict in SHARED_ROWS else id(operation)
 
-    for quiet, group in groupby(difference.computing, quiet_or_itself):
+    for quiet, group in groupby(difference.computing, row_key):
         operation, *equal_ones = group
         if isinstance(quiet, str):
-            text = f"{1 + len(equal_ones)} {ALONE[quiet]}" if equal_ones else operation.name
+            text = f"{1 + len(equal_ones)} {SHARED_ROWS[quiet]}" if equal_ones else operation.name
             rows.append(PlotRow(_without_middle(text), quiet, 0.0))
             continue
         gives = {(pair.left, pair.right) for pair in operation.gives}
@@ -350,7 +355,12 @@ def rows_of(difference: Difference, most: int = ROWS) -> list[PlotRow]:
         text = _without_middle("  ".join(dict.fromkeys((operation.name, operation.op))).rstrip())
         rows.append(
             PlotRow(
-                text, operation.verdict, largest, scaled, mark, own=bool(operation.differing_alone)
+                text,
+                operation.verdict,
+                largest,
+                scaled,
+                mark,
+                differs_alone=bool(operation.differing_alone),
             )
         )
     if len(rows) <= most:
@@ -358,15 +368,16 @@ def rows_of(difference: Difference, most: int = ROWS) -> list[PlotRow]:
     first = next((n for n, row in enumerate(rows) if row.mark == FIRST_SOURCE), 0)
     start = max(0, min(first - 3, len(rows) - most))
     end = start + most - 2
-    before, behind = (
-        [PlotRow(f"… {count} rows more", "equal", 0.0)] if (count := len(hidden)) else []
-        for hidden in (rows[:start], rows[end:])
-    )
-    return [*before, *rows[start:end], *behind]
+    kept = rows[start:end]
+    if start:
+        kept.insert(0, PlotRow(f"… {start} rows more", "equal", 0.0))
+    if end < len(rows):
+        kept.append(PlotRow(f"… {len(rows) - end} rows more", "equal", 0.0))
+    return kept
 
 
-# What a row says of several operations in which nothing differs.
-ALONE = {
+# The text of a row that stands for several operations, behind their number, by verdict.
+SHARED_ROWS = {
     "equal": "equal",
     "left": "on the left alone",
     "right": "on the right alone",
@@ -379,10 +390,10 @@ def _without_middle(text: str) -> str:
     return text if len(text) <= LONGEST_NAME else f"{text[: half - 1]}…{text[-half:]}"
 
 
-def walked(difference: Difference, lines: Sequence[str]) -> Figure:
+def draw_two_runs(difference: Difference, lines: Sequence[str]) -> Figure:
     """Draws the operations downwards as they run; beside them the first source's two sums.
 
-    ``lines``: what is said above.
+    ``lines``: the caption.
     """
     rows = rows_of(difference)
     sums = _sums_of_source(difference)
@@ -395,7 +406,7 @@ def walked(difference: Difference, lines: Sequence[str]) -> Figure:
     for place, (side, summation) in enumerate(sums):
         panel = figure.add_subplot(grid[place, 1])
         title = f"how the first source adds, {side} side"
-        if len(summation.tree.leaves) <= DRAWN:
+        if len(summation.tree.leaves) <= MOST_LEAVES:
             draw(panel, summation)
         else:
             draw_accumulators(panel, summation.tree)
@@ -405,7 +416,7 @@ def walked(difference: Difference, lines: Sequence[str]) -> Figure:
     figure.suptitle(caption, fontsize=9, x=0.01, ha="left")
     words = [name for name in WORDS if any(row.verdict == name for row in rows)]
     patches: list[Any] = [Patch(color=VERDICT_COLOURS[name], label=WORDS[name]) for name in words]
-    if any(row.own for row in rows):
+    if any(row.differs_alone for row in rows):
         dot: dict[str, Any] = {"marker": "o", "ls": "", "color": VERDICT_COLOURS["source"]}
         patches.append(Line2D([], [], **dot, label="also differs if its inputs are made to agree"))
     figure.legend(handles=patches, loc="outside lower left", ncols=min(2, len(patches)), fontsize=8)
@@ -440,13 +451,14 @@ def distance_dots(axes: Axes, rows: Sequence[PlotRow]) -> None:
             axes.hlines(place, 0.5, right * 6, color="0.92", linewidth=1, zorder=0.5)
             axes.plot(size, place, "o", ms=7, color=colour)
             text = "no distance" if np.isinf(row.largest) else f"{row.largest:,.0f} ulp"
-            text += f", {rounded_text(row.scaled)} eps" * bool(row.scaled)
+            if row.scaled:
+                text += f", {rounded_text(row.scaled)} eps"
             axes.annotate(
                 text, (size, place), (8, 0), textcoords="offset points", va="center", fontsize=7.5
             )
         else:
             axes.plot(0.62, place, "s", ms=4.5, color=colour, clip_on=False)
-        if row.own:
+        if row.differs_alone:
             axes.plot(0.62, place, "o", ms=5, color=VERDICT_COLOURS["source"], mec="white", mew=0.6)
         if row.mark == FIRST_SOURCE:
             axes.axhspan(place - 0.5, place + 0.5, color="#fdeaf0", zorder=0)

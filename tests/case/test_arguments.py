@@ -41,7 +41,7 @@ def test_padding_has_one_normal_form(given, op, pairs, text):
     [
         ("x[0]", "names no operand and value"),
         ("x[0]=nought", "is not index=number"),
-        ("x[0, 1, 2, 3]=1", "4 numbers for the 3 axes of x"),
+        ("x[0, 1, 2, 3]=1", "4 numbers, and x has 3 axes"),
     ],
 )
 def test_what_cannot_be_put_says_why(put, why):

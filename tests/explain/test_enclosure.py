@@ -175,7 +175,7 @@ def test_an_infinite_weight_that_meets_padding_adds_nothing():
         given = run_and_reveal(session, Case("conv1d", 3, 2, 2, 8, padding="same")).operands
     w = np.concatenate([np.full_like(given.w[:1], np.inf), given.w[1:]])
     places = np.argwhere(np.ones(given.y.shape, bool))
-    sure = of_operands(replace(given, w=w), *places.T).sure.reshape(given.y.shape)
+    sure = of_operands(replace(given, w=w), *places.T).settled.reshape(given.y.shape)
     assert not sure[0].any() and (sure[1:] != 0).all()
 
 

@@ -198,7 +198,7 @@ def test_nodes_of_two_sums_are_shared_where_all_below_is_alike():
         if rng.random() < 0.3:
             sides[1] = Summation(trees[0], replace(sides[0].rounding, fused=frozenset([1])))
         names = [named(one, "float32") for one in sides]
-        mine, theirs = sides[0].own_nodes(sides[1], "float32")
+        mine, theirs = sides[0].unshared_nodes(sides[1], "float32")
         both = set(names[0]) & set(names[1])
         for own, some in zip((mine, theirs), names, strict=True):
             assert own == {node for node, name in enumerate(some) if name not in both}

@@ -76,7 +76,7 @@ def test_there_are_few_rows_and_the_first_source_is_among_them(found):
 
 
 def test_the_picture_names_what_it_shows(found):
-    figure = trees.walked(found, ("one", "two", "three"))
+    figure = trees.draw_two_runs(found, ("one", "two", "three"))
     assert isinstance(figure, Figure) and figure.get_suptitle() == "one\ntwo\nthree"
     (axes,) = figure.axes
     labels = [one.get_text() for one in axes.get_yticklabels()]
@@ -92,7 +92,7 @@ def test_the_two_sides_stand_beside_when_their_sums_are_known(monkeypatch):
     one = walk.walk(*apart(X), explain=False)
     sides = [("left", both[0]), ("right", both[1])]
     monkeypatch.setattr(trees, "_sums_of_source", lambda _: sides)
-    figure = trees.walked(one, ("a", "b", "c"))
+    figure = trees.draw_two_runs(one, ("a", "b", "c"))
     assert [axes.get_title(loc="left") for axes in figure.axes[1:]] == [
         "how the first source adds, left side",
         "how the first source adds, right side",

@@ -384,7 +384,7 @@ class Walked(Answer):
     def drawn(self) -> Figure | None:
         from probe.report import trees
 
-        return trees.walked(self.found, self.lines())
+        return trees.draw_two_runs(self.found, self.lines())
 
     def reproduce(
         self,

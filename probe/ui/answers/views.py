@@ -388,10 +388,10 @@ def _side_in_full(side: Added, reads: bool) -> str:
         before = partial.node
         parted = {"order": partial.node == side.parts_at, "bits": partial.node == side.bits_part}
         marks = ", ".join(what for what, is_here in parted.items() if is_here)
-        mark = "> " if partial.node in side.own else "  "
+        mark = "> " if partial.node in side.unshared_nodes else "  "
         lines.append(f"{mark}{partial.text}" + (f"  ← {marks}" if marks else ""))
     lines.append(_result_line(side))
-    if side.own:
+    if side.unshared_nodes:
         lines.append("> only on this side; ← where the sides begin to differ")
     if rounding.fused:
         lines.append("* fused: the product is added without being rounded first")
