@@ -373,6 +373,7 @@ class ByteProducts:
         )
 
     def exact(self) -> np.ndarray | None:
+        """The outputs where products are added in 32 bits; None: of formats that aren't known."""
         x, w = (a - zero[:, None] for a, zero in zip((self.x, self.w), self.zeros, strict=True))
         return self._rescaled((x * w).sum(axis=1))
 
@@ -384,11 +385,12 @@ class ByteProducts:
         zeros = self.zeros[0] + 128 * self.signed[0], self.zeros[1] - 128 * (not self.signed[1])
         count = x.shape[1]
         constant = zeros[0] * zeros[1] * count - zeros[0] * w.sum(axis=1) - zeros[1] * x.sum(axis=1)
-        even = np.pad(x * w, ((0, 0), (0, count % 2)))
-        pairs = even.reshape(len(even), -1, 2).sum(axis=2)
+        products = np.pad(x * w, ((0, 0), (0, count % 2)))  # to an even number of them
+        pairs = products.reshape(len(products), -1, 2).sum(axis=2)
         return self._rescaled(np.clip(pairs, LEAST_16_BITS, MOST_16_BITS).sum(axis=1) + constant)
 
     def _rescaled(self, sums: np.ndarray) -> np.ndarray | None:
+        """Sums with the bias, in the output's format: as they are, or scaled, or bytes again."""
         sums = sums + self.bias
         if self.dtype == np.int32 and not self.scales:
             return sums.astype(np.int32)
@@ -416,9 +418,9 @@ def _byte_factors(
     filter_axis = len(shape) - 1
     try:
         if w.ndim > 2 and w.ndim == len(shape):
-            last, rank = bool(attributes.get("channels_last")), w.ndim - 2
-            filter_axis = filter_axis if last else 1
-            ins, outs = ((a[1:-1] if last else a[2:]) for a in (x.shape, shape))
+            channels_last, rank = bool(attributes.get("channels_last")), w.ndim - 2
+            filter_axis = filter_axis if channels_last else 1
+            ins, outs = ((a[1:-1] if channels_last else a[2:]) for a in (x.shape, shape))
             strides, dilations = (
                 tuple(attributes.get(name) or [1] * rank) for name in ("strides", "dilations")
             )
@@ -430,7 +432,7 @@ def _byte_factors(
                 padding = s.same_padding(ins, outs, w.shape[2:], strides, dilations, odd_first)
             frame = s.Frame(w.shape[2:], strides, dilations, padding)
             axes, groups = (*range(2, w.ndim), 1, 0), int(attributes.get("group", 1))
-            meaning: Meaning = s.convolution(frame, axes, groups, last)
+            meaning: Meaning = s.convolution(frame, axes, groups, channels_last)
         else:
             turned = bool(attributes.get("transA")), bool(attributes.get("transB"))
             meaning = s.matmul((x.ndim, w.ndim), turned)

@@ -34,9 +34,10 @@ from probe.record.recording import Run
 from probe.targets import budget
 
 Arrays = Mapping[str, np.ndarray]
+# Runs the model unwatched: from its inputs by name to its outputs.
 Plain = Callable[[Arrays], list[np.ndarray]]
 
-# One piece, from its inputs and the state that the piece before left (None: none yet), to its
+# Runs one piece, from its inputs and the state that the piece before left (None: none yet), to its
 # outputs but for the state, and the state that it leaves. It may not change its arguments.
 Step = Callable[[Arrays, Any], tuple[list[np.ndarray], Any]]
 
@@ -48,7 +49,7 @@ _FORMS = (
     re.compile(r"(?P<kind>prefix|stream|draft):(?P<first>\d+)"),
     re.compile(r"(?P<kind>chunks):(?P<first>\d+)(\+overlap:(?P<overlap>\d+))?"),
     re.compile(r"(?P<kind>tiles):(?P<first>\d+)x(?P<second>\d+)(\+overlap:(?P<overlap>\d+))?"),
-    re.compile(r"(?P<kind>cached):(?P<first>\d+)\+(?P<second>\d+)\*(?P<times>\d+)"),
+    re.compile(r"(?P<kind>cached):(?P<first>\d+)\+(?P<second>\d+)\*(?P<steps>\d+)"),
 )
 
 
@@ -80,8 +81,8 @@ class Schedule:
     """Of a piece along each axis; of ``cached`` of the prompt and of a step; of ``draft`` of what
     is computed at once behind all that stands before."""
     overlap: int = 0
-    times: int = 0
-    """How many steps ``cached`` has."""
+    steps: int = 0
+    """How many steps ``cached`` has behind its prompt; 0 of the other kinds."""
 
     @classmethod
     def parse(cls, text: str) -> Schedule:
@@ -93,7 +94,7 @@ class Schedule:
         sizes = tuple(int(words[name]) for name in ("first", "second") if words.get(name))
         if not all(sizes):
             raise InputError("at", text, "a piece of nothing", "give sizes from 1 on")
-        more = {name: int(words.get(name) or 0) for name in ("overlap", "times")}
+        more = {name: int(words.get(name) or 0) for name in ("overlap", "steps")}
         return cls(text.strip(), words["kind"], sizes, **more)
 
     @property
@@ -120,7 +121,7 @@ class Schedule:
             return [Piece(((0, self.sizes[0]),), ((0, self.sizes[0]),))]
         if self.kind in ("cached", "draft"):
             prompt, step = self.sizes if self.kind == "cached" else (total[0] - self.sizes[0],) * 2
-            stop = prompt + step * self.times if self.times else total[0]
+            stop = prompt + step * self.steps if self.steps else total[0]
             if not 0 < prompt < stop <= total[0]:
                 why = f"it needs {stop} positions, a prompt and steps, and the input has {total[0]}"
                 raise InputError("at", self.text, why, "give fewer steps, or a longer input")
@@ -145,16 +146,20 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where an output's entries lie along one axis of the input: along its axis ``axis``, entry i
-    at position ``i * step``."""
+    """Where an output's entries lie along one axis of the input: entry i of the output's axis
+    ``axis`` at position ``i * step``."""
 
     axis: int
     step: Fraction
 
-    def entries(self, start: int, stop: int, most: tuple[int, int]) -> tuple[int, int]:
-        """The output's entries of the input's positions [start, stop). ``most``: both sizes."""
-        last = most[1] if stop == most[0] else min(most[1], ceil(stop / self.step))
-        return min(most[1], ceil(start / self.step)), last
+    def entries(self, start: int, stop: int, sizes: tuple[int, int]) -> tuple[int, int]:
+        """The output's entries of the input's positions [start, stop), as [first, end).
+
+        ``sizes``: of the input and of the output, each along its axis.
+        """
+        positions, entries = sizes
+        end = entries if stop == positions else min(entries, ceil(stop / self.step))
+        return min(entries, ceil(start / self.step)), end
 
 
 @dataclass
@@ -364,11 +369,11 @@ class InPieces:
         self, pieces: Sequence[Piece], most: int = 16
     ) -> list[list[np.ndarray]] | None:
         """Of each piece's outputs, which elements read a position that the same ones of the whole
-        don't, or don't read one that those do: positions one by one, at seams, as far apart as
-        ``most`` of them allow, and some others. None: there was no time for it.
+        don't, or don't read one that those do: positions one by one: up to ``most``, half of
+        them beside seams and half spread over the input. None: there was no time for it.
 
-        A change counts on the one side only where it is larger than rounding, and nothing at all
-        moves on the other: far positions may be lost in what is rounded away."""
+        It counts where one side changes by more than rounding and the other not by a bit: of a
+        distant position both may change by less than the last digit."""
         # a mask that is off by one, or a state that is dropped, shows beside a seam
         edges = np.array(sorted({edge for piece in pieces for edge in piece.kept[0]} - {0}))
         last = self.sizes[0] - 1
@@ -380,8 +385,8 @@ class InPieces:
         for position in positions:
             if budget.spent():
                 return None
-            whole = self._marks(self.whole_outputs)
-            parts = [self._marks(arrays) for arrays in outputs]
+            whole = self._no_marks(self.whole_outputs)
+            parts = [self._no_marks(arrays) for arrays in outputs]
             # behind a state no piece before this position moves
             reached = (n for n, piece in enumerate(pieces) if piece.inputs[0][1] > position)
             begin = next(reached, 0) if self.step else 0
@@ -393,10 +398,10 @@ class InPieces:
             # would show smaller mistakes, but a scan in bfloat16 breaks down on them
             for arrays in [*self.replaced(at, 0)][::2]:
                 with unheard():
-                    self._mark(whole, self.whole_outputs, self.run(arrays))
+                    self._add_marks(whole, self.whole_outputs, self.run(arrays))
                     later = self.computed(pieces[begin:], arrays, states[begin])
                     for number, part in enumerate(later, begin):
-                        self._mark(parts[number], outputs[number], part)
+                        self._add_marks(parts[number], outputs[number], part)
             for number, piece in enumerate(pieces):
                 for output in range(len(self.whole_outputs)):
                     both = self.aligned(piece, output, outputs[number][output].shape)
@@ -410,16 +415,18 @@ class InPieces:
         return unequal
 
     @staticmethod
-    def _marks(outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """For each output, where its bits change, and where by more than rounding: (2, *shape)."""
+    def _no_marks(outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """For each output, where its bits change, and where by more than rounding: bool
+        (2, *shape), all False."""
         return [np.zeros((2, *array.shape), bool) for array in outputs]
 
-    def _mark(
+    def _add_marks(
         self,
         marks: Sequence[np.ndarray],
         before: Sequence[np.ndarray],
         after: Sequence[np.ndarray],
     ) -> None:
+        """Adds to marks (see ``_no_marks``) what differs between the outputs of two runs."""
         for mark, first, second, dtype in zip(marks, before, after, self.formats, strict=True):
             mark[0] |= first.shape != second.shape or differing(first, second, dtype)
             mark[1] |= beyond_rounding(first, second, dtype)
@@ -431,8 +438,8 @@ class InPieces:
             layout = self.layouts[number][output]
             if layout is None:
                 return None
-            most = self.sizes[number], self.whole_outputs[output].shape[layout.axis]
-            index[layout.axis] = slice(*layout.entries(start, stop, most))
+            sizes = self.sizes[number], self.whole_outputs[output].shape[layout.axis]
+            index[layout.axis] = slice(*layout.entries(start, stop, sizes))
         return tuple(index)
 
     def aligned(
@@ -545,7 +552,7 @@ class InPieces:
         """By how many positions a seam moves until the first output that reads behind it moves."""
         most = self.sizes[number]
 
-        def first(at: int) -> int | None:
+        def first_reader(at: int) -> int | None:
             marks = self.readers(lambda _, count: np.arange(count) >= at, number)
             for output, mark in enumerate(marks):
                 layout = self.layouts[number][output]
@@ -556,17 +563,17 @@ class InPieces:
 
         # from the middle on, where no edge is near; three jumps, so that one irregular one shows
         jumps, at = list[int](), most // 2
-        line = first(at)
-        while len(jumps) < 3 and line is not None and not budget.spent():
+        reader = first_reader(at)
+        while len(jumps) < 3 and reader is not None and not budget.spent():
             width = 1
-            while at + width < most and first(at + width) == line:
+            while at + width < most and first_reader(at + width) == reader:
                 width *= 2
             if at + width >= most:
                 return None
             low = at + width // 2 + 1
-            moved = lambda start, line=line: first(start) != line  # noqa: E731
+            moved = lambda start, reader=reader: first_reader(start) != reader  # noqa: E731
             jumps.append(low + bisect_left(range(low, at + width), True, key=moved))
-            at, line = jumps[-1], first(jumps[-1])
+            at, reader = jumps[-1], first_reader(jumps[-1])
         widths = {b - a for a, b in pairwise(jumps)}
         return widths.pop() if len(widths) == 1 else None
 
@@ -755,11 +762,11 @@ def _start_in_whole(part: np.ndarray, whole: np.ndarray, axis: int, at: int, dty
         )
     last = max(0, len(whole) - len(part))
     for start in (min(at, last), *range(last + 1)):
-        there = whole[start : start + len(part)]
-        if len(there) == len(part):
+        candidate = whole[start : start + len(part)]
+        if len(candidate) == len(part):
             with np.errstate(all="ignore"):
-                near = (part == there) | ((part != part) & (there != there))
-                near |= np.abs(part - there) <= limit if limit else False
+                near = (part == candidate) | ((part != part) & (candidate != candidate))
+                near |= np.abs(part - candidate) <= limit if limit else False
             if near.all():
                 return start
     return min(at, last)

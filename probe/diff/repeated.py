@@ -184,9 +184,9 @@ def lacked_samples(arrays: Arrays, where: Where) -> np.ndarray | None:
     """Which samples of a batch are lacked, several of them: bool. None: something else is,
     or a mask with them, which is changed last."""
     lines = list[np.ndarray]()
-    for name, some in where.items():
-        if some.any():
-            each = some.reshape(len(some), -1)
+    for name, samples in where.items():
+        if samples.any():
+            each = samples.reshape(len(samples), -1)
             lines.append(np.asarray(each.any(axis=1)))
             if is_mask(arrays[name]) or not np.array_equal(lines[-1], each.all(axis=1)):
                 return None

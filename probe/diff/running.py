@@ -65,8 +65,8 @@ def watch(
         return recorder.watched(what)
     run = record_run(recorder, store=store)
     inner: Any = getattr(recorder, "inner", recorder)
-    if (plain := getattr(inner, "already", None)) is not None:
-        inner.already = None
+    if (plain := getattr(inner, "plain_digests", None)) is not None:
+        inner.plain_digests = None
     else:
         plain = _plain_digests(recorder, run, FILLS[1])
     _fill_memory(run, FILLS[0])

@@ -120,10 +120,11 @@ class Recorder(Protocol):
 
     ``target``: the text of the target on which ``probe`` runs single operations of it, such as
     ``torch,threads=2``. ``note``: how it is watched, where that has to be known, such as "compiled
-    functions are one operation"; empty if not. It may have ``already``: digests of its outputs in
-    a run unwatched that was needed for something else, so that none more is; and
-    ``take_over(before)``, which takes what an earlier recorder of the same, at the same shapes, has
-    found out.
+    functions are one operation"; empty if not.
+
+    It may have ``plain_digests``: of its outputs in an unwatched run, where there was one for
+    another purpose, so that none more is needed; and ``take_over(before)``, which takes what an
+    earlier recorder of the same model, at the same shapes, has found out.
     """
 
     target: str

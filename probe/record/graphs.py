@@ -116,17 +116,20 @@ class Interpreter(ABC):
 
     @abstractmethod
     def run_node(self, node: Any, read: list[Any], inside: Any) -> Sequence[Any]:
-        """What a node gives. ``read``: of each slot and of what is captured, None of a slot that is
-        left out; ``inside``: as of ``walk``. Of a node with bodies: what walking one of them gives,
-        once or ``repeated``."""
+        """The values that a node gives. ``read``: the value of each slot, None of one that is left
+        out, then those of what is captured; ``inside``: as of ``walk``. A node with bodies walks
+        one of them, once or ``repeated``."""
 
     def constants_of(self, body: Body, inside: Any) -> dict[Key, Any]:
         """What a body holds, as values."""
         return dict(body.constants)
 
     def walk(self, body: Body, arguments: Iterable[Any], inside: Any = None) -> list[Any]:
-        """Runs a body's nodes on its inputs, and returns what it gives. ``inside``: where that is,
-        in the library's own terms; None of the outermost."""
+        """Runs a body's nodes on its inputs, and returns its outputs.
+
+        ``inside``: what the library's ``run_node`` has to know of the node that the body belongs
+        to; None of the outermost body.
+        """
         values = self.constants_of(body, inside)
         values.update(zip(body.inputs, arguments, strict=True))
         del arguments  # which would hold them
@@ -157,8 +160,8 @@ def repeated(
     return state, rows
 
 
-def behind_needs(first: Iterable[K], needs: Callable[[K], Iterable[K]]) -> list[K]:
-    """Keys in this order, but each behind all that it needs, among them or not."""
+def ordered_by_needs(first: Iterable[K], needs: Callable[[K], Iterable[K]]) -> list[K]:
+    """Keys in this order, but each behind all keys that it needs, which are added where missing."""
     done: dict[K, None] = {}
     pending = [*first][::-1]
     while pending:
@@ -179,7 +182,7 @@ def in_graph_order(nodes: Sequence[N], outputs: Iterable[Key]) -> list[N]:
     def before(n: int) -> list[int]:
         return [maker[key] for key in nodes[n].uses if key in maker]
 
-    return [nodes[n] for n in behind_needs([*first, *range(len(nodes))], before)]
+    return [nodes[n] for n in ordered_by_needs([*first, *range(len(nodes))], before)]
 
 
 # model files
@@ -187,17 +190,17 @@ def in_graph_order(nodes: Sequence[N], outputs: Iterable[Key]) -> list[N]:
 # A value's shape and dtype.
 Kind = tuple[tuple[int, ...], str]
 
-# What a node will be given, in this order.
+# Shapes and dtypes of the values that a node is started for, in the order in which it gets them.
 Fed = Mapping[Any, Kind]
-# Other numbers for constants.
-Held = Mapping[Any, np.ndarray]
+# Arrays that replace constants of the file, by key.
+Replaced = Mapping[Any, np.ndarray]
 
 # A node as it was started: the library's values to all values that it gives.
 Runner = Callable[[Sequence[Any]], Sequence[Any]]
 
-# Bytes of nodes that stay started: those of a model run again, and those of a region one
-# after the other, many times. STARTED: of a node beside its arrays.
-READY, STARTED = 1 << 29, 1 << 18
+# A model is run again, and the nodes of a region many times, so nodes stay started: up to so many
+# bytes of them. A started node takes some 256 KiB beside its arrays.
+MOST_STARTED_BYTES, STARTED_NODE_BYTES = 1 << 29, 1 << 18
 
 
 class Graph(ABC):
@@ -224,8 +227,8 @@ class Graph(ABC):
     # what a library adds
 
     @abstractmethod
-    def started(self, node: Any, fed: Fed, held: Held) -> Runner:
-        """Makes a model of a node and starts it."""
+    def started(self, node: Any, fed: Fed, replaced: Replaced) -> Runner:
+        """Makes a model of a node and starts it. ``replaced``: arrays in the place of constants."""
 
     @abstractmethod
     def meaning(self, node: Any, call: Call) -> Meaning:
@@ -275,17 +278,18 @@ class Graph(ABC):
         self.values.update(zip(node.gives, results, strict=True))
         self.visit(self.event(node))
 
-    def runner(self, node: Any, fed: Fed, held: Held) -> Runner:
+    def runner(self, node: Any, fed: Fed, replaced: Replaced) -> Runner:
         """A node as it was started before: that takes longer than to run it."""
-        named = node, *fed.items(), *map(array_digest, held.values())
-        if named not in self.ready:
-            shapes = [fed[key][0] if key in fed else self.described_at(key)[0] for key in node.uses]
-            size = STARTED + 8 * sum(map(prod, shapes))
-            while self.ready and size + sum(each for each, _ in self.ready.values()) > READY:
+        key = node, *fed.items(), *map(array_digest, replaced.values())
+        if key not in self.ready:
+            shapes = [fed[n][0] if n in fed else self.described_at(n)[0] for n in node.uses]
+            size = STARTED_NODE_BYTES + 8 * sum(map(prod, shapes))
+            started_bytes = lambda: sum(each for each, _ in self.ready.values())  # noqa: E731
+            while self.ready and size + started_bytes() > MOST_STARTED_BYTES:
                 self.ready.popitem(last=False)
-            self.ready[named] = size, self.started(node, fed, held)
-        self.ready.move_to_end(named)
-        return self.ready[named][1]
+            self.ready[key] = size, self.started(node, fed, replaced)
+        self.ready.move_to_end(key)
+        return self.ready[key][1]
 
     # what is said of a node
 
@@ -335,10 +339,10 @@ class Graph(ABC):
             if key not in operands:
                 shape, dtype = self.described_at(key)
                 operands[key] = np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype)
-        held = {key: array for key, array in operands.items() if key in self.constants}
-        fed = {key: array for key, array in operands.items() if key not in held}
+        replaced = {key: array for key, array in operands.items() if key in self.constants}
+        fed = {key: array for key, array in operands.items() if key not in replaced}
         kinds = {key: (array.shape, self.described_at(key)[1]) for key, array in fed.items()}
-        run = self.runner(node, kinds, held)
+        run = self.runner(node, kinds, replaced)
         results = run([self.value(key, array) for key, array in fed.items()])
         return [self.container(key, array) for key, array in zip(node.gives, results, strict=True)]
 
@@ -363,7 +367,8 @@ class GraphRecorder(ABC):
         words = [f",{key}={value}" for key, value in self.switches.items() if key != "optimisation"]
         self.target = self.LIBRARY + "".join(words)
         self.note = ""
-        self.already: list[str] | None = None
+        # digests of the outputs of an unwatched run, where there was one
+        self.plain_digests: list[str] | None = None
         self.graph: Any = None
 
     @abstractmethod
@@ -372,8 +377,8 @@ class GraphRecorder(ABC):
 
     @abstractmethod
     def cuts(self) -> Iterator[Any]:
-        """Nodes, what ``run(visit)`` as a Graph does; several where the model can be cut in
-        several ways."""
+        """Ways to cut the model into nodes, the finest first: each has ``run(visit)``, as a
+        ``Graph``. The first whose outputs have the unwatched model's bits is recorded."""
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it node by node, and calls ``visit`` behind each; as one operation where no nodes
@@ -390,7 +395,7 @@ class GraphRecorder(ABC):
 
     def _choose(self) -> None:
         why = "run one by one give different bits"
-        self.already = [array_digest(output) for output in self.plain()]
+        self.plain_digests = [array_digest(output) for output in self.plain()]
 
         def read(event: Operation) -> None:
             for value in event.gives:
@@ -399,7 +404,9 @@ class GraphRecorder(ABC):
         try:
             for graph in self.cuts():
                 outputs = graph.run(read)
-                if [array_digest(foreign(output.array)) for output in outputs] == self.already:
+                if [
+                    array_digest(foreign(output.array)) for output in outputs
+                ] == self.plain_digests:
                     self.graph = graph
                     return
         # a node that can't run alone, a type without arrays, or a model that can't be saved

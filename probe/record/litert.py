@@ -113,7 +113,7 @@ class LiteRTFile:
         return tuple(inputs)
 
     def model_of(
-        self, node: Node, fed: graphs.Fed, shapes: graphs.Fed, constants: graphs.Held
+        self, node: Node, fed: graphs.Fed, shapes: graphs.Fed, constants: graphs.Replaced
     ) -> bytes:
         """A model of an operator, whose results are its outputs. Its tensors have the
         file's numbers; all that it doesn't use are empty.
@@ -163,8 +163,8 @@ class LiteRTOperators(graphs.Graph):
         self.file, self.switches = file, switches
         super().__init__(file.body, {n: inputs[file.name(n)] for n in file.body.inputs})
 
-    def started(self, node: Node, fed: graphs.Fed, held: graphs.Held) -> graphs.Runner:
-        numbers = {**self.constants, **held}
+    def started(self, node: Node, fed: graphs.Fed, replaced: graphs.Replaced) -> graphs.Runner:
+        numbers = {**self.constants, **replaced}
         model = self.file.model_of(node, fed, self.kinds, numbers)
         interpreter = interpreter_of(model, self.switches)
         interpreter.allocate_tensors()

@@ -42,7 +42,7 @@ class ArrayRecorder:
     """A function of arrays: ``inputs`` as they are given, ``weights`` by name."""
 
     target, note = "numpy", ""
-    already: list[str] | None = None
+    plain_digests: list[str] | None = None
     beside: Beside | None = None
 
     def __init__(self, function: Callable[..., Any], *inputs: Any, **weights: Any) -> None:

@@ -82,19 +82,19 @@ class Optimised(graphs.Graph):
         onnx_file.written_once(model.graph)
         body = onnx_file.body(model.graph)
         del model.graph.initializer[:]
-        super().__init__(body, self._given(inputs, body))
+        super().__init__(body, self._input_values(inputs, body))
         if any(node.domain == BLOCKED for node in body.nodes):
             self.block = self._block_size()
 
-    def _given(self, inputs: Mapping[str, np.ndarray], body: Body) -> dict[str, Any]:
+    def _input_values(self, inputs: Mapping[str, np.ndarray], body: Body) -> dict[str, Any]:
         kinds = {value.name: value.type.tensor_type.elem_type for value in self.model.graph.input}
-        return {key: _ort(inputs[key], onnx_file.dtype_of(kinds[key])) for key in body.inputs}
+        return {key: _ort_value(inputs[key], onnx_file.dtype_of(kinds[key])) for key in body.inputs}
 
     def with_inputs(self, inputs: Mapping[str, np.ndarray]) -> Self:
         """The same nodes, as they were started, with other inputs of the same shapes."""
         other = copy(self)
         other.blocks, other.paths = dict(self.blocks), dict(self.paths)
-        other._begin(self.body, self._given(inputs, self.body))
+        other._begin(self.body, self._input_values(inputs, self.body))
         other.ready = self.ready
         return other
 
@@ -104,7 +104,7 @@ class Optimised(graphs.Graph):
         array = np.arange(128, dtype=np.float32).reshape(1, 64, 1, 2)
         node = onnx_file.node_of(helper.make_node("ReorderInput", ["x"], ["y"], domain=BLOCKED))
         run = self.started(node, {"x": (array.shape, "float32")}, {})
-        (output,) = run([_ort(array, "float32")])
+        (output,) = run([_ort_value(array, "float32")])
         return int(np.argmax(output.numpy().reshape(-1) == 1))
 
     # values
@@ -121,7 +121,9 @@ class Optimised(graphs.Graph):
 
     def value(self, key: Any, array: np.ndarray) -> Any:
         array = self.blocks[key].turned(array) if key in self.blocks else array
-        return _ort(np.ascontiguousarray(array).reshape(array.shape), self.described_at(key)[1])
+        return _ort_value(
+            np.ascontiguousarray(array).reshape(array.shape), self.described_at(key)[1]
+        )
 
     def address(self, key: Any) -> int | None:
         value = self.values[key]
@@ -130,23 +132,30 @@ class Optimised(graphs.Graph):
 
     # nodes
 
-    def started(self, node: OnnxNode, fed: graphs.Fed, held: graphs.Held) -> graphs.Runner:
-        beside = {key: self.constants[key] for key in node.fed}
-        every_fed = {**fed, **{key: self.described(constant) for key, constant in beside.items()}}
-        keys = [key for key in node.uses if key not in every_fed and key in self.constants]
-        turned = {k: self.blocks[k].turned(a) if k in self.blocks else a for k, a in held.items()}
-        weights = {key: (self.constants[key], turned.get(key)) for key in keys}
-        called = {key: f"v{n}" for n, key in enumerate(dict.fromkeys((*node.uses, *node.gives)))}
-        made_of = onnx_file.submodel(node, every_fed, weights, self.model, called)
+    def started(self, node: OnnxNode, fed: graphs.Fed, replaced: graphs.Replaced) -> graphs.Runner:
+        # constants that are inputs of the node's own model
+        fed_constants = {key: self.constants[key] for key in node.fed}
+        inputs_of = {**fed, **{key: self.described(c) for key, c in fed_constants.items()}}
+        keys = [key for key in node.uses if key not in inputs_of and key in self.constants]
+        in_blocks = {
+            key: self.blocks[key].turned(array) if key in self.blocks else array
+            for key, array in replaced.items()
+        }
+        weights = {key: (self.constants[key], in_blocks.get(key)) for key in keys}
+        names = {key: f"v{n}" for n, key in enumerate(dict.fromkeys((*node.uses, *node.gives)))}
+        submodel = onnx_file.submodel(node, inputs_of, weights, self.model, names)
         settings = options(self.switches)
         settings.enable_mem_pattern = False
-        content = made_of.SerializeToString()
+        content = submodel.SerializeToString()
         session = onnxruntime.InferenceSession(content, settings, providers=PROVIDERS)
         inputs = [end.name for end in session.get_inputs()]
         outputs = [end.name for end in session.get_outputs()]
-        more = [self.value(key, held.get(key, constant.array)) for key, constant in beside.items()]
+        fed_values = [
+            self.value(key, replaced.get(key, constant.array))
+            for key, constant in fed_constants.items()
+        ]
         return lambda values: session.run_with_ort_values(  # type: ignore[no-any-return]
-            outputs, dict(zip(inputs, (*values, *more), strict=True))
+            outputs, dict(zip(inputs, (*values, *fed_values), strict=True))
         )
 
     def run_node(self, node: OnnxNode, depth: int) -> None:
@@ -168,7 +177,7 @@ class Optimised(graphs.Graph):
 
     # what is said of them
 
-    def met(self, node: OnnxNode) -> None:
+    def note_layout(self, node: OnnxNode) -> None:
         """Settles a node's path, since ONNX Runtime draws the names of nodes that it adds anew in
         every session; and notes which values are in its blocked layout."""
         blocked = node.domain == BLOCKED
@@ -194,7 +203,7 @@ class Optimised(graphs.Graph):
 
     def event(self, node: OnnxNode) -> Operation:
         """With lines, and run alone on operands where they lay: ONNX Runtime reads them there."""
-        self.met(node)
+        self.note_layout(node)
         event = super().event(node)
         addresses = [value.address for value in event.reads]
 
@@ -218,18 +227,19 @@ class Optimised(graphs.Graph):
         model = onnx_file.submodel(node, fed, {}, self.model, {**read, **outs})
         code += onnx_file.model_lines(model, [(read[k], read[k]) for k in read if k not in fed])
         arrays = ", ".join(f'"{read[key]}": {read[key]}' for key in fed)
+        results = ", ".join(outs.values()) if len(outs) > 1 else f"{out},"
         code += [
             *settings_lines(self.switches),
             "session = onnxruntime.InferenceSession(model.SerializeToString(), settings, "
             'providers=["CPUExecutionProvider"])',
-            f"{', '.join(outs.values())}{',' * (len(outs) == 1)} = session.run(None, {{{arrays}}})",
+            f"{results} = session.run(None, {{{arrays}}})",
         ]
         for key in filter(self.blocks.__contains__, outs):
             code += self.blocks[key].lines(outs[key], self.described_at(key)[0], back=True)
         return code
 
 
-def _ort(array: np.ndarray, dtype: str) -> Any:
+def _ort_value(array: np.ndarray, dtype: str) -> Any:
     """An array, which must be contiguous, as ONNX Runtime's value, in its own memory."""
     kind = onnxruntime.OrtValue
     if dtype == "bfloat16":

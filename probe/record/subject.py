@@ -438,14 +438,14 @@ def function_recorder(
         recorder.built = True  # by this call, which TensorFlow's has to have had
         # the bits of this call, which watched need not make again
         plain = module.RECORDER(lambda: returned).plain()
-        recorder.already = [array_digest(array) for array in plain]
+        recorder.plain_digests = [array_digest(array) for array in plain]
         recorder.first, recorder.beside = plain, beside_arrays(returned)
         return recorder  # type: ignore[no-any-return]
     if any(isinstance(value, np.ndarray | np.generic) for value in values):
         if bare is not None and bare[1] and not library_of_values(bare[1]):
             recorder = import_module(NUMPY).ArrayRecorder(bare[0], *bare[1])
             arrays = [value for value in values if not isinstance(value, Text)]
-            recorder.already = [array_digest(np.asarray(value)) for value in arrays]
+            recorder.plain_digests = [array_digest(np.asarray(value)) for value in arrays]
             recorder.beside = beside_arrays(returned)
             return recorder  # type: ignore[no-any-return]
         why = "it returns NumPy arrays, from which the library that computed them can't be seen"

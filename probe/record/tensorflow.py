@@ -417,7 +417,7 @@ class TensorFlowRecorder:
         self.note = ""
         self.kept = KeptGraphs()
         self.built = False
-        self.already: list[str] | None = None
+        self.plain_digests: list[str] | None = None
 
     def plain(self) -> list[np.ndarray]:
         self.built = True
@@ -432,7 +432,7 @@ class TensorFlowRecorder:
         """As of ``Recorder``. The first time it runs unwatched before, so that layers are built and
         functions traced."""
         if not self.built:
-            self.already = [array_digest(output) for output in self.plain()]
+            self.plain_digests = [array_digest(output) for output in self.plain()]
         watch = Watching(visit, self.kept)
         with watched_calls(watch.callback):  # what this thread runs eagerly
             result = self.function()

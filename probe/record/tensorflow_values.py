@@ -27,7 +27,7 @@ from tensorflow.python.framework import function_def_to_graph, op_callbacks, op_
 
 from probe.order.semantics import Call, Operand
 from probe.record.contract import Isolated, Lines
-from probe.record.graphs import Body, Interpreter, Key, Node, behind_needs, repeated
+from probe.record.graphs import Body, Interpreter, Key, Node, ordered_by_needs, repeated
 
 # Types of tensors that are no arrays.
 UNREAD = ("resource", "variant", "string")
@@ -492,7 +492,7 @@ def _body(
         sources = (_end_of(text.removeprefix("^"))[0] for text in texts)
         return [source for source in sources if source in by_name]
 
-    ordered = [by_name[name] for name in behind_needs(first, needs)]
+    ordered = [by_name[name] for name in ordered_by_needs(first, needs)]
     constants = {
         (node.name, 0): tf.constant(tf.make_ndarray(node.attr["value"].tensor))
         for node in ordered

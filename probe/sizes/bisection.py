@@ -200,10 +200,10 @@ def first_change(releases: Sequence[str], ask: Callable[[str], ReleaseStep]) -> 
     return ReleaseChange(releases[before], releases[after], steps)
 
 
-def smallest(candidates: Sequence[T], returns: Callable[[Sequence[T]], bool]) -> list[list[T]]:
-    """All sets of the smallest size that bring results back; [] where not even all do.
+def smallest_sets(candidates: Sequence[T], returns: Callable[[Sequence[T]], bool]) -> list[list[T]]:
+    """All sets of the smallest size that bring results back; [] where not even all candidates do.
 
-    ``returns``: whether a set does. Sets of one come first: a cause is one condition mostly.
+    ``returns``: whether a set does. Sets of one come first: mostly one condition is the cause.
     """
     for size in range(1, len(candidates) + 1):
         if sets := [
@@ -276,14 +276,11 @@ def conditions_apart(left: Target, right: Target) -> list[Condition]:
 
 
 def condition_text(condition: Condition) -> str:
-    """A condition as it is printed."""
+    """A condition as it is printed: ``release=2.15.0``, ``threads=default``."""
     name, value = condition
     name = {"version": "release"}.get(name, name)
-    return (
-        f"{name}={'installed' if name == 'release' else 'default'}"
-        if value is None
-        else (f"{name}={value}")
-    )
+    default = "installed" if name == "release" else "default"
+    return f"{name}={default if value is None else value}"
 
 
 # What a target shows, as a short name, and in words. TargetError: it can't show it.
@@ -306,8 +303,8 @@ def step_on(
     except TargetError as error:
         return ReleaseStep(where.text, None, why=error.why, installed=not installed)
     finally:
-        leaves = not (installed or keep)
-        if leaves and environments.find_environment(where.name, str(where.version)):
+        temporary = not (installed or keep)
+        if temporary and environments.find_environment(where.name, str(where.version)):
             installation.remove_installed(where)
     if says:
         tell(f"{where.text}: {says}")  # known also where somebody interrupts the search
@@ -343,13 +340,14 @@ def search_conditions(
 
     sets = [
         [condition_text(condition) for condition in chosen]
-        for chosen in smallest(conditions, returns)
+        for chosen in smallest_sets(conditions, returns)
     ]
     untested = [text for size, text in failed if size < len(sets[0])]
     return Conditions(left.text, right.text, sets, steps, untested)
 
 
-WHAT = ("bits", "order")
+# What of a case two releases or targets are compared by.
+COMPARED = ("bits", "order")
 UNSTEADY = "it does not repeat its own bits"
 
 
@@ -462,8 +460,8 @@ def conditions_lines(conditions: Conditions, what: str) -> Iterator[str]:
         yield f"both show the same {what}"
     for names in conditions.sets or ():
         brings = "bring" if len(names) > 1 else "brings"
-        these = " and ".join(names)
-        yield f"{these} {brings} the {what} of {conditions.left} back on {conditions.right}"
+        together = " and ".join(names)
+        yield f"{together} {brings} the {what} of {conditions.left} back on {conditions.right}"
     if conditions.untested:
         missing = ", ".join(conditions.untested)
         yield f"whether fewer conditions do is not known: {missing} could not be tested"

@@ -466,9 +466,9 @@ def measured_remedies(
     with nullcontext(sessions) if sessions else RemedySessions() as running:
         wanted = None if only is None else {"default", *only}
         question = CaseQuestion(case, vary, lengths, content, where, running, wanted, chunks)
-        results, own = judged_and_timed(question, progress), running.of(where)
-        known = results, own.facts, own.variables, vary
-        return Measured(case, where, lengths[:-1], fixed, content, *known)
+        results, library = judged_and_timed(question, progress), running.of(where)
+        context = results, library.facts, library.variables, vary
+        return Measured(case, where, lengths[:-1], fixed, content, *context)
 
 
 @dataclass
@@ -564,7 +564,7 @@ class CaseQuestion:
         """Each remedy's distance from the exact outputs at the full length, and whose bits."""
         exact, scale = exact_sums(self.longest)
         dtype = self.case.dtype
-        own: np.ndarray | None = None
+        default_outputs: np.ndarray | None = None
         for result in results:
             if result.compared is None:
                 continue
@@ -574,8 +574,8 @@ class CaseQuestion:
             except TargetError as error:
                 result.refusal = result.refusal or f"{error.kind}: {error.why}"
                 continue
-            own = y if own is None else own
-            result.keeps = bool(ulp.equal(y, own, dtype))
+            default_outputs = y if default_outputs is None else default_outputs
+            result.keeps = bool(ulp.equal(y, default_outputs, dtype))
             with np.errstate(all="ignore"):
                 errors = np.abs(floats.widen(y, dtype) - exact) / (floats.eps(dtype) * scale)
             errors = errors[np.isfinite(errors)]

@@ -461,13 +461,13 @@ class _TargetSweep:
         # and the first answer says which run this is
         self.summary.run_id = run_id if done else None
         left = [value for value in values if value not in done]
-        able = [node for node in kinds[best] if node.has(text)]
+        candidates = [node for node in kinds[best] if node.has(text)]
         # shards take every n-th value, so short and long ones cost all of them the same
         count = max(
-            min(EACH * total_threads(able), len(left) // LEAST), math.ceil(len(left) / MOST)
+            min(EACH * total_threads(candidates), len(left) // LEAST), math.ceil(len(left) / MOST)
         )
-        count = max(count, 1) if able else 1  # where no node has it, one says why
-        hosts = sorted({node.host for node in able or kinds[best]})
+        count = max(count, 1) if candidates else 1  # where no node has it, one says why
+        hosts = sorted({node.host for node in candidates or kinds[best]})
         parts = (tuple(Shard(number, count).part(left)) for number in range(1, count + 1))
         self.tasks = [
             Task(

@@ -418,9 +418,9 @@ _CURRENT: ContextVar[Shard] = ContextVar("shard", default=ALL)
 
 def questions_of_part(questions: Iterable[Question]) -> Iterator[Question]:
     """The questions of this part; campaigns within the loop run all of their own."""
-    mine = current_shard().part(list(questions))
+    shard_questions = current_shard().part(list(questions))
     with within_shard(ALL):
-        yield from mine
+        yield from shard_questions
 
 
 def current_shard() -> Shard:

@@ -453,8 +453,8 @@ class Results:
     def stored(self, machine: str | None = None) -> Stored:
         """Files of one machine, whose folders may be shards of one run; None: of all."""
         names = self.machines if machine is None else [machine]
-        mine = [folder for name in names for folder in self.folders if folder.name == name]
-        return Stored(mine, frozenset(self.left_out))
+        named_folders = [folder for name in names for folder in self.folders if folder.name == name]
+        return Stored(named_folders, frozenset(self.left_out))
 
     @property
     def tables(self) -> list[str]:
@@ -488,9 +488,11 @@ class Results:
         ):
             for name in schema.TABLES:
                 if name in words:
-                    own = [column for column in schema.column_names(name) if column != "machine"]
+                    columns = [
+                        column for column in schema.column_names(name) if column != "machine"
+                    ]
                     label = ", _folder AS machine" * (name not in CONTENT)
-                    shown = f"SELECT {sql_names(own)}{label} FROM ({stored.sql(name)})"
+                    shown = f"SELECT {sql_names(columns)}{label} FROM ({stored.sql(name)})"
                     connection.execute(f"CREATE VIEW {name} AS {shown}")
             stored.verify()
             # DuckDB would show times of the reader's zone
@@ -537,8 +539,8 @@ def load(*paths: str | Path, tolerant: bool = False) -> Results:
     if not tolerant:
         results = Results(folders)
         for machine in results.machines:
-            mine = results.stored(machine).folders
-            steady(functools.partial(require_whole, mine), mine[0])
+            machine_folders = results.stored(machine).folders
+            steady(functools.partial(require_whole, machine_folders), machine_folders[0])
         return results
     for path in files_of(folders):
         try:

@@ -268,18 +268,18 @@ def check_pickle(path: Path, trust: bool) -> None:
         raise _no_model_file(path, NO_PICKLE)
     # ``FloatStorage``, and dtypes such as ``float32``: names of torch itself
     kinds = ("float", "bfloat", "int", "uint", "bool", "complex")
-    strange = []
+    refused = []
     for name in named:
         last, of_torch = name.rpartition(".")[2], name.startswith("torch.") and name.count(".") == 1
         storage = of_torch and (last.endswith("Storage") or last.startswith(kinds))
         if not (storage or name in PLAIN or name.startswith(TENSORS)):
-            strange.append(name)
-    if not strange:
+            refused.append(name)
+    if not refused:
         why = "it holds tensors alone, and weights alone do not define an architecture"
         raise InputError("network", path, why, WHOLE_MODULE)
     if not trust:
-        outside = [name for name in strange if not name.startswith("torch.")]
-        name = (outside or strange)[0]
+        outside = [name for name in refused if not name.startswith("torch.")]
+        name = (outside or refused)[0]
         why = f"it is a pickle, and reading it runs code that it names: {_printable(name)}"
         todo = f"if you trust where it comes from, give --trust, or {TO_ONNX}"
         raise InputError("network", path, why, todo)

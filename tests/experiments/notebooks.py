@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nbformat
 
-from probe.ui.cli.here import execute_notebook
+from probe.ui.cli.housekeeping import execute_notebook
 
 ROOT = Path(__file__).parents[2]
 

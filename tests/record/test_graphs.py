@@ -6,7 +6,7 @@ import gc
 import weakref
 from typing import Any
 
-from probe.record.graphs import Body, Interpreter, Node, behind_needs, repeated
+from probe.record.graphs import Body, Interpreter, Node, ordered_by_needs, repeated
 
 
 class Numbers(Interpreter):
@@ -91,4 +91,4 @@ def test_a_value_lives_as_long_as_something_is_to_read_it() -> None:
 
 def test_what_is_needed_comes_first_and_else_the_order_stays() -> None:
     needs = {"a": ["c"], "b": [], "c": ["d"], "d": []}
-    assert behind_needs("ab", needs.__getitem__) == ["d", "c", "a", "b"]
+    assert ordered_by_needs("ab", needs.__getitem__) == ["d", "c", "a", "b"]

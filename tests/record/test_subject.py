@@ -25,7 +25,7 @@ def test_the_library_is_that_of_the_first_array(monkeypatch):
     made = type("Tensor", (), {"__module__": "torch"})
     monkeypatch.setattr(subject, "recorders", Named)
     found = subject.function_recorder(lambda: {"hidden": [None, made()], "loss": 3})
-    assert (found.name, found.already) == ("torch", [array_digest(X)])
+    assert (found.name, found.plain_digests) == ("torch", [array_digest(X)])
 
 
 class Named:

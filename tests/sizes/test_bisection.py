@@ -79,7 +79,7 @@ def releases(monkeypatch):
     return [str(n) for n in range(1, 5)]
 
 
-@pytest.mark.parametrize("what", bisection.WHAT)
+@pytest.mark.parametrize("what", bisection.COMPARED)
 def test_orders_and_bits_are_asked_of_a_target(releases, what):
     ends = Target("reference", "1"), Target("reference", "4")
     found = search_releases(*ends, ShownByCase(CASE, (5, 12), what), releases=releases)

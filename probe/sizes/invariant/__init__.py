@@ -22,7 +22,8 @@ An operation that a library's table describes needs nothing here. One with class
 subclass of ``IndependentRows`` and a line in ``own`` of ``torch_operations`` or
 ``tensorflow_model``; a function that models call often joins ``quick``, a layer of one such
 function ``KnownModules``. A library that runs programs as a whole: a subclass of ``LibraryProgram``
-and its line in ``program_of_function`` or ``of_file``. What no table describes is reported as left.
+and its line in ``program_of_function`` or ``of_file``. What no table describes is
+in ``report.left``.
 """
 
 from __future__ import annotations
@@ -76,13 +77,16 @@ def invariant(
     argument, and for files that leave one axis open. A PyTorch module's samples lie along the first
     axis of its first tensor, and of the others that have as many entries, if it is not given.
 
-    Samples that read each other are found by running a model some times more where arguments of a
-    kind are first met: a module alone and beside other samples, which is in ``report.left``, and
-    what is run whole at every size. ``threads``: of a file; the library's default if not given.
-    Of what is run whole alone: Up to 12 ``sizes`` are those that it is run at; of more, powers of
-    two; where places of one differ, a slightly larger one too, and where those of all do, samples
-    run one by one, which a note of the report says. Each is compiled or prepared, and run some
-    times, when a shape is first met. InputError where samples read each other.
+    Samples must not read each other. That is checked where a shape is first met, by a few more
+    runs: of a module alone and beside other samples (``report.left`` names what fails), of what is
+    run whole at every size (InputError).
+
+    ``threads``: of a file; the library's default if not given.
+
+    What is run whole is run at ``sizes`` alone, if these are up to 12, else at powers of two. Where
+    the places of a size have different bits, a slightly larger size is tried; where those of all
+    sizes have, samples run one by one, and a note of the report says so. Each size is compiled or
+    prepared, and run some times, when a shape is first met.
 
     Inference only, without gradients. Classes are looked for when a shape is first met, which
     takes some calls of that shape. InputError; NotInvariant.
@@ -127,19 +131,19 @@ def _check_axes(batched: Any) -> None:
     nested = isinstance(batched, Mapping | tuple | list)
     for each in batched.values() if isinstance(batched, Mapping) else batched if nested else ():
         _check_axes(each)
-    if not (nested or batched is None or is_whole(batched)):
+    if not (nested or batched is None or is_integer(batched)):
         why = "an axis is a whole number, or None where an argument carries no samples"
         todo = "write batched=0, or batched=(None, 0)"
         raise InputError("batched", repr(batched)[:40], why, todo)
 
 
-def is_whole(value: Any) -> bool:
-    """Whether it counts; True and False don't."""
+def is_integer(value: Any) -> bool:
+    """A Python or NumPy integer; True and False are not taken for one."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-# The most sizes, and the largest: a sample of one number would take 64 MB.
-MANY, MOST = 1 << 16, 1 << 24
+# How many sizes may be given, and the largest: at it one number a sample takes 64 MB.
+MOST_SIZES, LARGEST_SIZE = 1 << 16, 1 << 24
 
 
 def _checked_sizes(
@@ -153,12 +157,14 @@ def _checked_sizes(
             raise InputError("sizes", name, "no axis has this name", "use batch, length")
         if not isinstance(values, Iterable) or isinstance(values, str | bytes):
             raise InputError("sizes", values, f"{name} takes several sizes", "use [1, 32]")
-        numbers = [*islice(values, MANY + 1)]
-        if len(numbers) > MANY:
-            why = f"{name} takes up to {MANY:,} sizes"
+        numbers = [*islice(values, MOST_SIZES + 1)]
+        if len(numbers) > MOST_SIZES:
+            why = f"{name} takes up to {MOST_SIZES:,} sizes"
             raise InputError("sizes", repr(values)[:40], why, "give those that you call it with")
-        if not numbers or not all(is_whole(size) and 1 <= size <= MOST for size in numbers):
-            why = f"{name} takes whole numbers from 1 to {MOST:,}"
+        if not numbers or not all(
+            is_integer(size) and 1 <= size <= LARGEST_SIZE for size in numbers
+        ):
+            why = f"{name} takes whole numbers from 1 to {LARGEST_SIZE:,}"
             raise InputError("sizes", repr(numbers)[:40], why, "give those that you call it with")
         checked[name] = tuple(sorted({int(size) for size in numbers}))
     return {"batch": (1,)} | checked

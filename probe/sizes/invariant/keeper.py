@@ -402,15 +402,15 @@ class _Here(InlineSession):
         """From here on the library makes the calls of that operation, where it has its own."""
         worker, library = self._worker, self.library
         worker.backend, worker.operators = library, OrderedDict()
-        if not hasattr(operation, "asked"):
+        if not hasattr(operation, "library_call"):
             return
         # a copy: the worker keeps the library's own for the next operation
         worker.backend = backend = copy.copy(library)
-        backend.namespace = dict(library.namespace, asked=operation.asked)
+        backend.namespace = dict(library.namespace, library_call=operation.library_call)
 
         def emit(layer: Any, shapes: Any) -> Any:
             bias = "b" if layer["bias"] else "None"
-            return library.emit(layer, shapes)._replace(run=(f"y = asked(x, w, {bias})",))
+            return library.emit(layer, shapes)._replace(run=(f"y = library_call(x, w, {bias})",))
 
         backend.emit = emit
 

@@ -157,8 +157,8 @@ class IndependentRows(ABC):
     @property
     def kept(self) -> int:
         """How many numbers of telling operands there are in memory."""
-        every = (operand for both in self._kept.values() for side in both for operand in side)
-        return sum(math.prod(operand.shape) for operand in every if operand is not None)
+        operands = (operand for both in self._kept.values() for side in both for operand in side)
+        return sum(math.prod(operand.shape) for operand in operands if operand is not None)
 
     def forget(self) -> None:
         """Gives back the memory of the operands."""
@@ -206,8 +206,8 @@ class TestedRows(IndependentRows):
         return self.call(self.tools.repeated(sample, size), parameters)
 
     def mark(self, size: int) -> str:
-        every = (self.answer(number, size) for number in range(self.sets))
-        return mark_of_answers(map(self.tools.container, every))
+        answers = (self.answer(number, size) for number in range(self.sets))
+        return mark_of_answers(map(self.tools.container, answers))
 
     def ready(self, size: int) -> Callable[[], Any]:
         sample, parameters = self.telling(0)

@@ -488,7 +488,7 @@ class TorchProgram(_Data):
     def aligned(self, value: Any, axis: int | None) -> Any:
         """As of ``LibraryProgram``: with the strides and alignment that the checked ones have."""
         if axis is None:
-            return value.clone() if self.holds(value) and self.calls.misplaced(value) else value
+            return value.clone() if self.holds(value) and self.calls.vector_offset(value) else value
         return self.calls.aligned_contiguous(value.detach())
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:

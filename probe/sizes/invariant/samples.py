@@ -91,22 +91,22 @@ LARGE, SMALL = 2.0**12, 2.0**-12
 
 
 def altered(
-    every: np.ndarray, sample: np.ndarray, dtype: str, name: str, fixed: bool = False
+    samples: np.ndarray, sample: np.ndarray, dtype: str, name: str, fixed: bool = False
 ) -> np.ndarray:
     """A sample made from another: container arrays.
 
-    ``every``: all samples of the call. ``name``: ``large``, ``small`` or ``turned`` (of opposite
+    ``samples``: all samples of the call. ``name``: ``large``, ``small`` or ``turned`` (of opposite
     sign where there are both), each with its numbers in the opposite order, or ``nan``. Of tokens,
     masks and codes those of the call, elsewhere; ``fixed``: they stay as they are.
     """
     if not sample.size:
         return sample
-    wide = floats.widen(every, dtype) if dtype in floats.FORMATS else every
+    wide = floats.widen(samples, dtype) if dtype in floats.FORMATS else samples
     distinct = len(np.unique(wide.reshape(-1)[:KEPT]))
     if dtype not in floats.FORMATS or 1 < distinct <= DISTINCT < wide.size:
         if fixed:
             return sample
-        flat = every.reshape(-1)
+        flat = samples.reshape(-1)
         if name in ("large", "small"):
             order = np.argsort(wide.reshape(-1), kind="stable")
             return np.full_like(sample, flat[order[-1 if name == "large" else 0]])

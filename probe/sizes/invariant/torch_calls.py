@@ -27,8 +27,8 @@ from probe.sizes.invariant.keeper import ReadyOperation
 from probe.sizes.invariant.operations import Tensors, cancelling_products, convolved_operands
 
 BATCHES = (1024, 512, 256, 128, 64, 32, 16)  # pieces of a convolution's batch
-# Of a piece of more than 64 samples: a larger one would save nothing.
-NUMBERS = 1 << 20
+# Elements of a piece, if it has more than 64 samples: larger pieces would save no time.
+MOST_ELEMENTS = 1 << 20
 # Bytes: where PyTorch's own memory begins, and the longest vector of a processor.
 ALIGNED = 64
 
@@ -90,9 +90,9 @@ _transformed, _traced = torch._C._functorch.peek_interpreter_stack, torch._C._ge
 _watching = torch._C._len_torch_dispatch_stack
 
 
-def require_numbers(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def require_plain_call(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """InputError where a call is transformed or traced: its operations are then not run as such.
-    Each call of a model asks it."""
+    Checked at each call of a model, so it must be cheap."""
     if _transformed() is not None or forward_ad._current_level >= 0:
         todo = "call it with a whole batch, and take gradients and torch.vmap of the plain model"
         raise InputError("model", kind.__name__, TRANSFORMED, todo)
@@ -138,27 +138,29 @@ class UncompiledCall:
 
     def __call__(self, called: Any, hooks: bool, args: tuple[Any, ...], kwargs: Any) -> Any:
         if self._apart is None and "torch._dynamo" in sys.modules:
-            apart = torch.compiler.disable
-            able = "reason" in signature(apart).parameters  # not in 2.4
-            why = {"reason": COMPILED} if able else {}
-            self._apart = apart(self.function, **why)
+            disable = torch.compiler.disable
+            takes_reason = "reason" in signature(disable).parameters  # not in 2.4
+            why = {"reason": COMPILED} if takes_reason else {}
+            self._apart = disable(self.function, **why)
         return (self._apart or self.function)(called, hooks, args, kwargs)
 
 
-_mkldnn, _exactly = torch._C._get_mkldnn_enabled, torch._C._get_deterministic_algorithms
-_of_products = torch._C._get_float32_matmul_precision
-_precision = getattr(torch._C, "_get_fp32_precision_getter", lambda *_: _of_products())
+_mkldnn_enabled = torch._C._get_mkldnn_enabled
+_deterministic = torch._C._get_deterministic_algorithms
+_matmul_precision = torch._C._get_float32_matmul_precision
+# PyTorch 2.4 has one precision for all
+_precision = getattr(torch._C, "_get_fp32_precision_getter", lambda *_: _matmul_precision())
 
 
 def settings() -> tuple[Any, ...]:
     """PyTorch's settings that choose kernels, in the order of ``SETTINGS``.
 
-    It is asked at each call of a model, so it calls what PyTorch's own functions call. That of
-    matrix products is what ``torch.set_float32_matmul_precision`` sets too.
+    A model asks for them at each call, so they are read where PyTorch's own functions read them.
+    The precision of matrix products is what ``torch.set_float32_matmul_precision`` sets too.
     """
     return (
-        _mkldnn(),
-        _exactly(),
+        _mkldnn_enabled(),
+        _deterministic(),
         _precision("mkldnn", "matmul"),
         _precision("mkldnn", "conv"),
         _precision("mkldnn", "rnn"),
@@ -172,6 +174,7 @@ SETTINGS = (
 
 
 def changed(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
+    """The ``settings`` that changed and may change bits, as ``mkldnn=False``; empty if none did."""
     exact = ("none", "highest", "ieee")  # the default of a precision is exact
     return ", ".join(
         f"{name}={new}"
@@ -206,8 +209,8 @@ def is_weight(x: Any) -> bool:
     return isinstance(x, torch.nn.Parameter) or isinstance(x._base, torch.nn.Parameter)
 
 
-def misplaced(x: Any) -> int:
-    """How many bytes behind a whole vector a tensor begins."""
+def vector_offset(x: Any) -> int:
+    """How many bytes behind a multiple of ``ALIGNED`` a tensor begins."""
     return int(x.data_ptr() % ALIGNED)
 
 
@@ -240,23 +243,25 @@ def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def moved_by(x: Any, by: int) -> Any:
-    """The same contiguous values in memory that begins ``by`` bytes behind a vector."""
-    many = by // x.element_size()
-    room = torch.empty(x.numel() + many, dtype=x.dtype)[many:]
+def at_offset(x: Any, by: int) -> Any:
+    """The same contiguous values in memory that begins ``by`` bytes behind a multiple of
+    ``ALIGNED``."""
+    elements = by // x.element_size()
+    room = torch.empty(x.numel() + elements, dtype=x.dtype)[elements:]
     return room.copy_(x.reshape(-1)).view(x.shape)
 
 
-def rows_apart(shape: Sequence[int], dtype: Any) -> Any:
+def aligned_rows(shape: Sequence[int], dtype: Any) -> Any:
     """Room for rows, along the last axis, each of which begins where a vector does."""
     vector = ALIGNED // dtype.itemsize
-    *others, channels = shape
-    return torch.empty(*others, -(-channels // vector) * vector, dtype=dtype)[..., :channels]
+    *leading, channels = shape
+    return torch.empty(*leading, -(-channels // vector) * vector, dtype=dtype)[..., :channels]
 
 
 def repeated(sample: Tensors, size: int) -> Tensors:
-    every = (x.expand(size, *x.shape) for x in sample)
-    return tuple(default_strides(x.clone(memory_format=torch.contiguous_format)) for x in every)
+    """A sample ``size`` times: with a batch axis in front, each tensor in memory of its own."""
+    copies = (x.expand(size, *x.shape) for x in sample)
+    return tuple(default_strides(x.clone(memory_format=torch.contiguous_format)) for x in copies)
 
 
 TOOLS = operations.Tools(
@@ -286,9 +291,9 @@ class TorchLinear(TorchTestedRows):
         turned: bool = False,
         at: int = 0,
     ) -> None:
-        with_bias, laid = " with bias" * bias, " turned" * turned
-        laid += f" weights {at} bytes on" if at else ""
-        super().__init__(f"linear {channels} -> {filters}{with_bias}{laid} {FORMATS[dtype]}")
+        with_bias, layout = " with bias" if bias else "", " turned" if turned else ""
+        layout += f" weights {at} bytes on" if at else ""
+        super().__init__(f"linear {channels} -> {filters}{with_bias}{layout} {FORMATS[dtype]}")
         self.channels, self.filters, self.dtype, self.bias = channels, filters, dtype, bias
         self.turned, self.at = turned, at
 
@@ -296,9 +301,9 @@ class TorchLinear(TorchTestedRows):
         x, w, b = cancelling_products(
             number, self.channels, self.filters, FORMATS[self.dtype], number == 1
         )
-        held = moved_by(tensor(w if self.turned else w.T, self.dtype), self.at)
+        weights = at_offset(tensor(w if self.turned else w.T, self.dtype), self.at)
         bias = tensor(b, self.dtype) if self.bias else None
-        return (tensor(x, self.dtype),), (held, bias)
+        return (tensor(x, self.dtype),), (weights, bias)
 
     def call(self, samples: Tensors, parameters: Tensors) -> Any:
         (x,), (w, b) = samples, parameters
@@ -306,10 +311,10 @@ class TorchLinear(TorchTestedRows):
             return torch.mm(x, w) if b is None else torch.addmm(b, x, w)
         return functional.linear(x, w, b)
 
-    def asked(self, x: Any, w: Any, b: Any) -> Any:
-        """The call of samples and weights as ``functional.linear`` takes them."""
+    def library_call(self, x: Any, w: Any, b: Any) -> Any:
+        """The call, with weights as ``functional.linear`` takes them: (filters, channels)."""
         return self.call(
-            (x,), (moved_by(aligned_contiguous(w.t()) if self.turned else w, self.at), b)
+            (x,), (at_offset(aligned_contiguous(w.t()) if self.turned else w, self.at), b)
         )
 
     def case(self) -> Case | None:
@@ -336,8 +341,8 @@ class AlignedLinear(TorchLinear):
 
     def call(self, samples: Tensors, parameters: Tensors) -> Any:
         (x,), (w, b) = samples, parameters
-        rows, columns = rows_apart(x.shape, x.dtype).copy_(x), w if self.turned else w.t()
-        y = rows_apart((len(x), self.filters), x.dtype)
+        rows, columns = aligned_rows(x.shape, x.dtype).copy_(x), w if self.turned else w.t()
+        y = aligned_rows((len(x), self.filters), x.dtype)
         torch.mm(rows, columns, out=y) if b is None else torch.addmm(b, rows, columns, out=y)
         return y.contiguous()
 
@@ -354,17 +359,17 @@ class TorchConvolution(TorchTestedRows):
         words: dict[str, Any],
         at: int = 0,
     ) -> None:
-        transposed = "output_padding" in words  # an option of theirs alone
+        transposed = "output_padding" in words  # an option of transposed convolutions alone
         filters = weights[1] * words.get("groups", 1) if transposed else weights[0]
         sample = max(shape[0], filters) * math.prod(shape[1:])
-        self.pieces = tuple(size for size in BATCHES if size <= max(64, NUMBERS // sample))
+        self.pieces = tuple(size for size in BATCHES if size <= max(64, MOST_ELEMENTS // sample))
         parts = {k: v if isinstance(v, tuple | list) else (v,) for k, v in words.items()}
-        said = " ".join(f"{name}={'x'.join(map(str, parts[name]))}" for name in sorted(parts))
-        said += f" weights {at} bytes on" if at else ""
+        options = " ".join(f"{name}={'x'.join(map(str, parts[name]))}" for name in sorted(parts))
+        options += f" weights {at} bytes on" if at else ""
         name = "transposed convolution" if transposed else "convolution"
         text = "x".join(map(str, shape)), "x".join(map(str, weights))
-        with_bias = " with bias" * bias
-        super().__init__(f"{name} of {text[0]} by {text[1]}{with_bias} {said} {FORMATS[dtype]}")
+        with_bias = " with bias" if bias else ""
+        super().__init__(f"{name} of {text[0]} by {text[1]}{with_bias} {options} {FORMATS[dtype]}")
         self.shape, self.weights, self.dtype, self.bias = shape, weights, dtype, bias
         self.words, self.transposed, self.at = words, transposed, at
         self.function = (TRANSPOSED if transposed else CONVOLUTIONS)[len(shape) - 1]
@@ -374,16 +379,16 @@ class TorchConvolution(TorchTestedRows):
         filters = self.weights[1] * groups if self.transposed else self.weights[0]
         leaves, name = math.prod(self.weights) // filters, FORMATS[self.dtype]
         x, w, b = convolved_operands(number, self.shape, leaves, filters, name)
-        held = w.reshape(self.weights) if self.transposed else w.T.reshape(self.weights)
+        weights = w.reshape(self.weights) if self.transposed else w.T.reshape(self.weights)
         bias = tensor(b, self.dtype) if self.bias else None
-        return (tensor(x, self.dtype),), (moved_by(tensor(held, self.dtype), self.at), bias)
+        return (tensor(x, self.dtype),), (at_offset(tensor(weights, self.dtype), self.at), bias)
 
     def call(self, samples: Tensors, parameters: Tensors) -> Any:
         return self.function(*samples, *parameters, **self.words)
 
-    def asked(self, x: Any, w: Any, b: Any) -> Any:
-        """The call of samples and weights as the library's function takes them."""
-        return self.call((x,), (moved_by(w, self.at), b))
+    def library_call(self, x: Any, w: Any, b: Any) -> Any:
+        """The call, with weights as the library's function takes them."""
+        return self.call((x,), (at_offset(w, self.at), b))
 
     def case(self) -> Case | None:
         rank, words = len(self.shape) - 1, self.words
@@ -409,13 +414,13 @@ class TorchSamples(operations.IndependentSamples, TorchTestedRows):
     """PyTorch's calls whose samples are computed each by itself."""
 
 
-class PairsApart(TorchSamples):
+class AlignedPairs(TorchSamples):
     """Products of pairs of matrices, rows and answers begin where a vector does: see
     ``AlignedLinear``."""
 
     def call(self, samples: Tensors, parameters: Tensors) -> Any:
-        a, b = (rows_apart(x.shape, x.dtype).copy_(x) for x in samples)
-        y = rows_apart((*a.shape[:-1], b.shape[-1]), a.dtype)
+        a, b = (aligned_rows(x.shape, x.dtype).copy_(x) for x in samples)
+        y = aligned_rows((*a.shape[:-1], b.shape[-1]), a.dtype)
         return torch.bmm(a, b, out=y).contiguous()
 
 
@@ -424,8 +429,8 @@ class TorchByPlace(operations.ByPlace):
     pieces = (1 << 22,)
 
     def shown(self, values: Tensors, first: bool) -> Any:
-        """The first time where no vector begins."""
-        return self.function(*(moved_by(x, x.element_size()) if first else x for x in values))
+        """The function's values; the first time of operands that begin between two vectors."""
+        return self.function(*(at_offset(x, x.element_size()) if first else x for x in values))
 
 
 def for_each_axis(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
@@ -439,12 +444,14 @@ def runner(operation: Any, plan: Plan, samples: Tensors, parameters: Tensors) ->
     return in_pieces([(piece, operation.call, parameters) for piece in plan], samples)
 
 
-def whole_call(piece: SizedCall, call: Callable[..., Any], samples: Tensors, held: Tensors) -> Any:
+def whole_call(
+    piece: SizedCall, call: Callable[..., Any], samples: Tensors, parameters: Tensors
+) -> Any:
     """A call of all samples, which are filled up where it is of more."""
     _, count, size = piece
     if count == size:
-        return call(samples, held)
-    return call(tuple(padded_samples(x, size) for x in samples), held)[:count]
+        return call(samples, parameters)
+    return call(tuple(padded_samples(x, size) for x in samples), parameters)[:count]
 
 
 def in_pieces(
@@ -452,9 +459,9 @@ def in_pieces(
 ) -> Any:
     """The calls of some samples each, one behind the other."""
     rows = []
-    for piece, call, held in steps:
+    for piece, call, parameters in steps:
         part = (x[piece.start : piece.start + piece.places] for x in samples)
-        rows.append(whole_call(piece, call, tuple(map(aligned_tensor, part)), held))
+        rows.append(whole_call(piece, call, tuple(map(aligned_tensor, part)), parameters))
     return torch.cat(rows).contiguous()
 
 
@@ -472,25 +479,25 @@ def padded_samples(x: Any, size: int) -> Any:
 
 
 @dataclass(frozen=True)
-class InOrder:
-    """An implementation of a function, called with all of its arguments in their order.
+class PositionalCall:
+    """An implementation of a function that gets all of its arguments by position, defaults too.
 
-    ``usual``: their names, with what is taken where one is left out.
+    ``defaults``: by the arguments' names, what is taken where one is left out.
     """
 
     run: Callable[..., Any]
-    usual: Mapping[str, Any]
+    defaults: Mapping[str, Any]
 
     @classmethod
-    def of(cls, function: Callable[..., Any], run: Callable[..., Any]) -> InOrder:
-        """It with the names and defaults of a function, None where there is none."""
-        every = signature(function).parameters.values()
-        return cls(run, {p.name: None if p.default is p.empty else p.default for p in every})
+    def of(cls, function: Callable[..., Any], run: Callable[..., Any]) -> PositionalCall:
+        """With the names and defaults of ``function``; None for an argument without a default."""
+        parameters = signature(function).parameters.values()
+        return cls(run, {p.name: None if p.default is p.empty else p.default for p in parameters})
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        if len(args) < len(self.usual):
-            rest = list(self.usual.items())[len(args) :]
-            args = (*args, *(named.get(name, usual) for name, usual in rest))
+        if len(args) < len(self.defaults):
+            left_out = list(self.defaults.items())[len(args) :]
+            args = (*args, *(named.get(name, default) for name, default in left_out))
         return self.run(*args)
 
 
@@ -521,8 +528,8 @@ class WatchedCalls(threading.local):
             self.native_now = not x.data_ptr() % ALIGNED
 
 
-class Natives:
-    """The calls that are known to be the library's own."""
+class NativeCalls:
+    """Calls of functions that are known to be the library's own, and so are made at once."""
 
     def __init__(self, watched: WatchedCalls) -> None:
         self.watched = watched
@@ -536,12 +543,12 @@ class Natives:
             return func(*args, **kwargs)
         native, exact = watched.native, watched.exact
         watched.native = watched.exact = True
-        counts = None if key is None or key in self.native_calls else _changes(args, kwargs)
+        counts = None if key is None or key in self.native_calls else _versions(args, kwargs)
         try:
             with mode:
                 y = func(*args, **kwargs)
             if counts is not None:
-                same = watched.native and counts == _changes(args, kwargs)
+                same = watched.native and counts == _versions(args, kwargs)
                 self.native_calls[key] = same and _same_bits(y, func(*args, **kwargs))
             watched.last_exact = watched.exact
         finally:
@@ -550,7 +557,8 @@ class Natives:
 
 
 def call_key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A call's key; None: it has arguments of another kind."""
+    """What decides a call's bits, as a key of a table; None: an argument is of a kind that can't be
+    in a key."""
     parts = [func, torch.get_num_threads(), torch.is_inference_mode_enabled(), *kwargs]
     for x in (*args, *kwargs.values()) if kwargs else args:
         if not _add_to_key(x, parts):
@@ -576,10 +584,10 @@ def _add_to_key(x: Any, parts: list[Any]) -> bool:
     return True
 
 
-def _changes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int] | None:
+def _versions(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int] | None:
     """How often each tensor was changed in place; None where PyTorch does not count."""
-    every = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
-    return None if any(x.is_inference() for x in every) else [x._version for x in every]
+    tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+    return None if any(x.is_inference() for x in tensors) else [x._version for x in tensors]
 
 
 def _same_bits(answer: Any, again: Any) -> bool:

@@ -31,8 +31,8 @@ from probe.sizes.invariant.samples import UNREAD, Axes, Company, EndedCall, Valu
 from probe.sizes.invariant.torch_calls import (
     FORMATS,
     UNSEEN,
-    InOrder,
-    Natives,
+    NativeCalls,
+    PositionalCall,
     UncompiledCall,
     call_key,
     container,
@@ -40,7 +40,7 @@ from probe.sizes.invariant.torch_calls import (
     of_container,
     require_evaluation,
     require_no_gradients,
-    require_numbers,
+    require_plain_call,
     require_uncompiled,
 )
 from probe.sizes.invariant.torch_operations import MOST, VALUES, TorchOperations
@@ -79,14 +79,16 @@ class Functions(TorchFunctionMode):
         steps = {func: RecurrentSteps(func, operators.keeper, self._native) for func in recurrent}
         self.quick: dict[Any, Any] = operators.quick | steps
         self.words = {
-            func: frozenset(run.usual if isinstance(run, InOrder) else signature(run).parameters)
+            func: frozenset(
+                run.defaults if isinstance(run, PositionalCall) else signature(run).parameters
+            )
             for func, run in self.quick.items()
         }
         self.exact_kinds: dict[Any, set[Any]] = {}
         """Calls all of whose operations are exact: by function, kinds of arguments and what chooses
         among those."""
         self.operators = operators
-        self.operations, self.natives = Operations(operators), Natives(operators.watched)
+        self.operations, self.natives = Operations(operators), NativeCalls(operators.watched)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -319,7 +321,7 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
             require_evaluation(model)
         if _cast_anywhere():
             require_one_format(base.__name__)
-        require_numbers(base, args, kwargs)
+        require_plain_call(base, args, kwargs)
         hooked = model.__call__ if custom else model._call_impl  # with hooks, if there are some
         inner = hooked if hooks else model.forward
         if torch_calls.settings() != made_with:

@@ -32,7 +32,7 @@ from probe.sizes.invariant.operations import (
 from probe.sizes.invariant.torch_calls import (
     ALIGNED,
     FORMATS,
-    InOrder,
+    PositionalCall,
     Tensors,
     TorchByPlace,
     TorchSamples,
@@ -76,7 +76,9 @@ class TorchOperations:
             torch.einsum: self._einsum,
             torch.cdist: self._distances,
             functional.scaled_dot_product_attention: self.attention,
-            functional.instance_norm: InOrder.of(functional.instance_norm, self._instance_norm),
+            functional.instance_norm: PositionalCall.of(
+                functional.instance_norm, self._instance_norm
+            ),
             # it leaves an evaluated model's numbers as they are
             functional.dropout: lambda x, p=0.5, training=True, inplace=False: (
                 NotImplemented if training else x

@@ -25,8 +25,8 @@ from probe.sizes.invariant.torch_calls import (
     TOOLS,
     TRANSPOSED,
     AlignedLinear,
-    InOrder,
-    PairsApart,
+    AlignedPairs,
+    PositionalCall,
     Tensors,
     TorchConvolution,
     TorchLinear,
@@ -36,7 +36,7 @@ from probe.sizes.invariant.torch_calls import (
     default_strides,
     for_each_axis,
     in_pieces,
-    misplaced,
+    vector_offset,
     whole_call,
 )
 
@@ -98,7 +98,7 @@ class Products:
             **dict.fromkeys((torch.matmul, torch.Tensor.matmul), self.matmul),
             torch.Tensor.__matmul__: self.matmul,
             **{
-                function: InOrder(partial(self._called, function), usual)
+                function: PositionalCall(partial(self._called, function), usual)
                 for kinds, usual in ((CONVOLUTIONS, CONVOLVED), (TRANSPOSED, CONVOLVED_BACK))
                 for function in kinds.values()
             },
@@ -163,7 +163,7 @@ class Products:
         channels, filters = w.shape if turned else w.shape[::-1]
         flat = x if x.dim() == 2 else x.reshape(-1, channels)
         rows = aligned_contiguous(flat)
-        parts = channels, filters, x.dtype, b is not None, turned, misplaced(w)
+        parts = channels, filters, x.dtype, b is not None, turned, vector_offset(w)
         way = ("linear", *parts, torch.get_num_threads())
         layer = self.ways.get(way)
         if layer is None:
@@ -187,7 +187,7 @@ class Products:
         if a.dim() != 3 or b.dim() != 3 or not a.numel() or not b.numel():
             return NotImplemented
         shapes, dtype = [tuple(x.shape[1:]) for x in (a, b)], a.dtype
-        ways = ("bmm", TorchSamples), ("bmm rows apart", PairsApart)
+        ways = ("bmm", TorchSamples), ("bmm rows apart", AlignedPairs)
         makes = (partial(kind, name, shapes, dtype, torch.bmm) for name, kind in ways)
         ready = self.met.ready(("bmm", *shapes, dtype), *makes)
         self.met.keeper.limit_lengths(ready, PAIRS)
@@ -238,7 +238,7 @@ class Products:
             words["output_padding"] = tuple(options.output_padding)
         words["groups"] = options.groups
         parts = tuple(x.shape[1:]), tuple(w.shape), x.dtype, b is not None
-        at = misplaced(w)
+        at = vector_offset(w)
         key = ("convolution", *parts, tuple(words.items()), at)
         way = (*key, torch.get_num_threads())
         if way not in self.ways:
@@ -381,23 +381,25 @@ class OneDNN(TorchConvolution):
 
 
 class Copy(NamedTuple):
-    """A turned copy. ``there``: some numbers of the weights, in their memory; ``some``: as copied.
+    """A transposed copy of weights, and what shows whether these have changed since.
 
-    ``weights``: a weak reference. ``state``: what PyTorch counts and names of them.
+    ``weights``: a weak reference. ``state``: PyTorch's count of changes in place, with address,
+    shape and dtype. ``samples``: a few elements of the weights, in their memory;
+    ``copied_samples``: as they were when the copy was made. ``transposed``: the copy.
     """
 
     weights: Any
     state: tuple[Any, ...]
-    there: Any
-    some: Any
-    turned: Any
+    samples: Any
+    copied_samples: Any
+    transposed: Any
 
 
 class Copies:
-    """Turned copies of the weights of one model: made when first asked for, and made anew.
+    """Transposed copies of one model's weights: made when first needed, and again after a change.
 
     Weights that changed in place are noticed by PyTorch's count of changes; that count misses what
-    is done through ``.data`` or NumPy, so some of the numbers are compared as well.
+    is done through ``.data`` or NumPy, so a few elements are compared as well.
     """
 
     def __init__(self) -> None:
@@ -409,22 +411,22 @@ class Copies:
             return None
         state = w._version, w.data_ptr(), w.shape, w.dtype
         copy = self._copies.get(id(w))
-        known = copy is not None and copy.weights() is w and copy.state == state
-        if copy is not None and known and torch.equal(copy.there, copy.some):
-            return copy.turned
+        same_state = copy is not None and copy.weights() is w and copy.state == state
+        if copy is not None and same_state and torch.equal(copy.samples, copy.copied_samples):
+            return copy.transposed
         self._copies = {
             key: copy
             for key, copy in self._copies.items()
             if copy.weights() is not None and key != id(w)
         }
-        held = sum(copy.turned.nbytes for copy in self._copies.values())
-        if held + w.nbytes > MEMORY or not w.is_contiguous():
+        copied_bytes = sum(copy.transposed.nbytes for copy in self._copies.values())
+        if copied_bytes + w.nbytes > MEMORY or not w.is_contiguous():
             return None
         with torch.no_grad():
-            there = w.detach().as_strided((SAMPLES,), (w.numel() // SAMPLES,))
-            copy = Copy(weakref.ref(w), state, there, there.clone(), aligned_contiguous(w.t()))
+            samples = w.detach().as_strided((SAMPLES,), (w.numel() // SAMPLES,))
+            copy = Copy(weakref.ref(w), state, samples, samples.clone(), aligned_contiguous(w.t()))
         self._copies[id(w)] = copy
-        return copy.turned
+        return copy.transposed
 
 
 class Ways:

@@ -291,14 +291,14 @@ class WholeProgram:
         every place beside each other; a vector's tail is at the end of a call, so each further one
         stands last once, and so at all other places too. What told at another size comes first, at
         all places at once."""
-        every, places = len(self.pool[0]), np.arange(size)
+        count_of_pool, places = len(self.pool[0]), np.arange(size)
         for sample in self.telling:
             yield np.full(size, sample)
         for turn in range(count):
             yield (places + turn) % count
-        for last in range(count, every):
+        for last in range(count, count_of_pool):
             yield np.maximum(last - size + 1 + places, 0)
-        for alike in range(every, len(self.alike[0])):  # beside others, and beside itself
+        for alike in range(count_of_pool, len(self.alike[0])):  # beside others, and beside itself
             yield np.where(places, places % count, alike)
             yield np.full(size, alike)
 
@@ -328,11 +328,13 @@ class WholeProgram:
         # hundreds of rows that are drawn from one sample repeat its few numbers: only whole ones
         # (masks, tokens) are taken for codes then, which are never made larger
         both = zip(self.pool, self.dtypes, strict=True)
-        every = [rows if samples.all_whole(rows, dtype) else rows[:1] for rows, dtype in both]
+        distinct_rows = [
+            rows if samples.all_whole(rows, dtype) else rows[:1] for rows, dtype in both
+        ]
         for name, place in (("large", 0), ("small", size // 2), ("nan", size - 1)):
             pool = [
-                np.concatenate([rows[:1], samples.altered(own, rows[:1], dtype, name)])
-                for rows, own, dtype in zip(self.pool, every, self.dtypes, strict=True)
+                np.concatenate([rows[:1], samples.altered(row_pool, rows[:1], dtype, name)])
+                for rows, row_pool, dtype in zip(self.pool, distinct_rows, self.dtypes, strict=True)
             ]
             order = np.ones(size, int)
             order[place] = 0

@@ -369,8 +369,8 @@ class OpenVino(OnnxRuntime):
         self.refusals = (RuntimeError, TypeError)
         self.opened(switches, device, openvino.__version__.partition("-")[0])
         self.constant_weights = self.holds()
-        able = openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-        return self.facts(capability=", ".join(able))
+        formats = openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+        return self.facts(capability=", ".join(formats))
 
     def setup(self):
         return ()

@@ -9,6 +9,6 @@ Of a case: ``cases`` (explain, window, order, thresholds), ``sweep``, which also
 and ``reproduce``, which writes the folder for a report. Of a model: ``examine`` asks everything,
 ``network`` what padding changes, ``two_runs`` and ``first_difference`` where two runs differ;
 ``two_runs`` also keeps a run, and finds which conditions pin the bits. Of two values:
-``same_bits``. ``here`` says what works on this machine, and shows what moves a bit without a
+``same_bits``. ``doctor`` says what works on this machine, and shows what moves a bit without a
 library.
 """

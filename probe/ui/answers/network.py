@@ -213,10 +213,10 @@ def remedies(
         GivenModel(subject, inputs, shapes, trust),
         None if target == DEFAULT_TARGET else where,
     )
-    every = {*values, *([] if content is None else [content])}
+    sizes_run = {*values, *([] if content is None else [content])}
     with within(time):
         padded = pad_model(
-            model, vary or "length", fixed, every, target=on, progress=partial(tell, 0, 0)
+            model, vary or "length", fixed, sizes_run, target=on, progress=partial(tell, 0, 0)
         )
         contents = [size.content for size in padded.found]
         at = content if content in contents else contents[len(contents) // 2]
@@ -258,10 +258,10 @@ class Padded(Answer):
     def verdict(self) -> str:
         """Of the least sizes: ``differs`` if one changes bits, ``equal`` if none does; ``unknown``
         where no shorter size has the outputs, or nothing could be said."""
-        every = [size.at_least for size in self.found]
-        if any(not least.serves and not least.lacking for least in every):
-            return "differs" if any(least.by_order == "differs" for least in every) else "unknown"
-        return "unknown" if any(least.lacking for least in every) else "equal"
+        smallest = [size.at_least for size in self.found]
+        if any(not least.serves and not least.lacking for least in smallest):
+            return "differs" if any(size.by_order == "differs" for size in smallest) else "unknown"
+        return "unknown" if any(least.lacking for least in smallest) else "equal"
 
     @property
     def target(self) -> str:
@@ -281,8 +281,8 @@ class Padded(Answer):
     @property
     def in_the_way(self) -> Serves | None:
         """What stands against a proof, or against every shorter size."""
-        every = [serves for size in self.found for serves in (size.at_safe, size.at_least)]
-        return next((each for each in every if each.name and each.by_order == "unknown"), None)
+        verdicts = [serves for size in self.found for serves in (size.at_safe, size.at_least)]
+        return next((each for each in verdicts if each.name and each.by_order == "unknown"), None)
 
     def report(self) -> dict[str, Any]:
         graph, stands = self.graph, self.in_the_way
@@ -423,8 +423,10 @@ def pad_model(
     fixed = fixed or have.popitem()[1]
     arrays = first_entries(arrays, along, fixed, "fixed")
     graph = PaddedModel(subject, arrays, along, fixed, value)
-    some = {max(part, 1) for part in (1, fixed // 10, fixed // 4)}
-    contents = sorted(some if lengths is None else {whole_number("lengths", n) for n in lengths})
+    defaults = {max(part, 1) for part in (1, fixed // 10, fixed // 4)}
+    contents = sorted(
+        defaults if lengths is None else {whole_number("lengths", n) for n in lengths}
+    )
     with ExitStack() as running:
         content = contents[0]
         graph.check(content)
@@ -454,8 +456,8 @@ def pad_model(
         if not budget.spent():
             with budget.Ending():
                 tell("checking the plan")
-                every = contents if plan is None else range(1, contents[-1] + 1)
-                planned = padding_plan(graph, every, user_model.name, tell)
+                planned_contents = contents if plan is None else range(1, contents[-1] + 1)
+                planned = padding_plan(graph, planned_contents, user_model.name, tell)
         if why := budget.spent():
             later = next((content for content in contents if content > sizes[-1].content), None)
             looked = "" if later is None else f"valid sizes from {later:,} on were not looked at: "

@@ -115,9 +115,9 @@ class Scheduled(Answer):
 
         between, off = sum(piece.between for piece in self.found), self._off_grid()
         if between:
-            some = counted(between, "piece")
+            misplaced = counted(between, "piece")
             where = f"first that of {first('between')}{need}"
-            lines.append(f"grid: {some} begin between two outputs, {where}")
+            lines.append(f"grid: {misplaced} begin between two outputs, {where}")
         elif off:
             lines.append(f"grid: pieces begin at {ranges(off)} of the input{need}")
         for name, verb in (("lost", "missing"), ("doubled", "given twice")):
@@ -232,7 +232,7 @@ class Scheduled(Answer):
         if not self.safe:
             return "--sizes 1..64 looks for sizes of pieces that have the bits of the whole"
         text = f"sizes of pieces with the bits of the whole: {ranges(same) or 'none'}"
-        apart = [ranges(some) + f" ({name})" * bool(name) for name, some in other.items()]
+        apart = [ranges(sizes) + f" ({name})" * bool(name) for name, sizes in other.items()]
         text += f"; with different bits: {', '.join(apart)}" if other else ""
         hidden = [entry["at"] for entry in self.safe if entry["verdict"] == "unknown"]
         text += f"; not known, as the format hides most changes: {ranges(hidden)}" if hidden else ""

@@ -311,8 +311,8 @@ def two_runs(
             piece = samples.pieces[samples.starts.index(samples.first_apart() or 0)]
             for side, outputs in ((left, piece), (right, samples.whole)):
                 inner: Any = getattr(side, "inner", side)
-                if getattr(inner, "already", None) is None:
-                    inner.already = [array_digest(array) for array in outputs]
+                if getattr(inner, "plain_digests", None) is None:
+                    inner.plain_digests = [array_digest(array) for array in outputs]
         difference = walk(left, right, explain, tell, match=repeats(ends, both, declared))
         walked = Walked(difference, question, inputs=both if where is None else None)
         difference.notes += model.notes

@@ -6,7 +6,8 @@ more memory than is free, 3 where the target failed, 70 after a mistake of probe
 please report it) and 130 after Ctrl-C or SIGTERM. Nothing heavy is imported before a command runs.
 
 ``shell`` runs the commands and prints errors, ``options`` has what several commands share; the
-commands are in ``cases``, ``models`` and ``here``.
+commands are in ``cases`` (of a case), ``models``, and ``housekeeping`` (targets, stores,
+experiments, the lock).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from probe.ui.cli.options import (
     VARIED,
     AskedRuns,
     ModelRun,
-    Words,
+    OptionsByScope,
     axis_value,
     budget_options,
     case_of_words,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from probe.sweep.printing import Output
 
 
-@click.command(cls=Words, short_help="Explain why two runs differ, proved by replay.")
+@click.command(cls=OptionsByScope, short_help="Explain why two runs differ, proved by replay.")
 @case_options
 @target_option()
 @sides_options
@@ -106,7 +106,7 @@ def explain(
     return out.status(len(answer.found.differing) > 0)
 
 
-@click.command(cls=Words, short_help="Reveal which inputs every output reads.")
+@click.command(cls=OptionsByScope, short_help="Reveal which inputs every output reads.")
 @case_options
 @target_option()
 @fail_on_option(finding="a window is not where the case's padding puts it")
@@ -130,7 +130,7 @@ def window(words: dict[str, str], target: str, out: Output) -> int:
     return out.status(not windows.same.all())
 
 
-@click.command(cls=Words, short_help="Reveal in which order every output is added.")
+@click.command(cls=OptionsByScope, short_help="Reveal in which order every output is added.")
 @case_options
 @target_option()
 @fail_on_option(finding="an output is not a sum of its products, or its order did not replay")
@@ -159,7 +159,8 @@ SCAN = "Run all of the N smallest sizes. If not given: 64, and as many more as t
 
 
 @click.command(
-    cls=Words, short_help="The sizes at which a target switches kernels, and which floor you need."
+    cls=OptionsByScope,
+    short_help="The sizes at which a target switches kernels, and which floor you need.",
 )
 @case_options
 @target_option()
@@ -242,7 +243,9 @@ EVENLY = (
 )
 
 
-@click.command(cls=Words, short_help="Find the lengths, batches, ... at which bits differ.")
+@click.command(
+    cls=OptionsByScope, short_help="Find the lengths, batches, ... at which bits differ."
+)
 @case_options
 @option("--lengths --layouts --values values", "5..64", LENGTHS, type=str)
 @option("--vary", AXES, VARIED)
@@ -305,7 +308,9 @@ BETWEEN = "The release to start from, such as tensorflow==1.2.1."
 RELEASES = "Search these releases instead of all that probe knows."
 
 
-@click.command(cls=Words, short_help="Find the release or condition that changed the results.")
+@click.command(
+    cls=OptionsByScope, short_help="Find the release or condition that changed the results."
+)
 @click.argument("model", required=False)
 @case_options
 @option("--between left", "T", BETWEEN, required=True)
@@ -379,7 +384,9 @@ def bisect(
     return out.give(report, lambda: views.bisected(report))
 
 
-@click.command(cls=Words, short_help="Reduce a case to the smallest one that still differs.")
+@click.command(
+    cls=OptionsByScope, short_help="Reduce a case to the smallest one that still differs."
+)
 @case_options
 @target_option()
 @sides_options
@@ -408,7 +415,7 @@ FORM = "Whose bug form to fill in, or a form's file (.md, .yml); the project's o
 SINCE = "Search the first affected release from this one on; installs releases (torch==2.4.0)."
 
 
-@click.command(cls=Words, short_help="Write a verified folder to attach to a bug report.")
+@click.command(cls=OptionsByScope, short_help="Write a verified folder to attach to a bug report.")
 @case_options
 @target_option()
 @sides_options
@@ -447,7 +454,7 @@ def report(runs: AskedRuns, folder: Path, out: Output, **options: Any) -> None:
         out.note("order.png is left out: Matplotlib is not installed (pip install matplotlib)")
 
 
-@click.command(cls=Words, short_help="Check whether a reported difference still occurs.")
+@click.command(cls=OptionsByScope, short_help="Check whether a reported difference still occurs.")
 @click.argument("folder", metavar="DIR", type=PATH)
 @option("--times", "N", "How many fresh processes run the script.", default=3)
 @option("--trust", None, "Run DIR/reproduce.py: you wrote it, or trust it.", is_flag=True)
@@ -469,7 +476,9 @@ def verify(folder: Path, times: int, trust: bool, out: Output) -> int:
     return out.status(verification.verdict.endswith(out.fail_on or ""))
 
 
-@click.command(cls=Words, short_help="Write a file that replays a run's bits with NumPy alone.")
+@click.command(
+    cls=OptionsByScope, short_help="Write a file that replays a run's bits with NumPy alone."
+)
 @case_options
 @target_option()
 @option("--out file", "FILE", "The Python file to write.", required=True)

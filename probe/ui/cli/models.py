@@ -21,7 +21,7 @@ from probe.ui.cli.options import (
     PATH,
     TIME,
     ModelRun,
-    Words,
+    OptionsByScope,
     case_of_words,
     case_options,
     fail_on_option,
@@ -72,7 +72,9 @@ HEADS = {part: part for part in ("outputs", "fix", "cost", "report")}
 HEADS |= {"operation": "which", "cause": "why"}
 
 
-@click.command(cls=Words, short_help="Which operation of a model differs, why, the fix, its cost.")
+@click.command(
+    cls=OptionsByScope, short_help="Which operation of a model differs, why, the fix, its cost."
+)
 @click.argument("model", metavar="MODEL")
 @option("--ask", "WHAT", WHAT)
 @option("--at", "N", LEFT)
@@ -152,7 +154,7 @@ TRUST = (
 
 
 @click.command(
-    cls=Words, short_help="Find the first operation at which two runs of a model differ."
+    cls=OptionsByScope, short_help="Find the first operation at which two runs of a model differ."
 )
 @click.argument("left", metavar="MODEL|RUN")
 @click.argument("right", metavar="[RUN]", required=False, type=PATH)
@@ -268,7 +270,7 @@ def give_two_runs(walked: Walked, report: Path | None, out: Output) -> int:
 MOST = "Megabytes of values to store. What is beyond it is stored as digests."
 
 
-@click.command(cls=Words, short_help="Record a run of a model, operation by operation.")
+@click.command(cls=OptionsByScope, short_help="Record a run of a model, operation by operation.")
 @click.argument("model", metavar="MODEL")
 @option("--out folder", "RUN", "The new folder to write.", required=True)
 @run_options()
@@ -317,7 +319,7 @@ PLAN = (
 )
 
 
-@click.command(cls=Words, short_help="Find how far a model's inputs must be padded.")
+@click.command(cls=OptionsByScope, short_help="Find how far a model's inputs must be padded.")
 @click.argument("model", metavar="MODEL")
 @option("--vary", "AXIS", PADDED)
 @option("--fixed", "N", FIXED)
@@ -363,7 +365,9 @@ PADS = (
 CONTENT_AT = "The valid length at which costs are measured; if not given, a tenth of the largest."
 
 
-@click.command(cls=Words, short_help="Measure what keeps the bits at every length, and its cost.")
+@click.command(
+    cls=OptionsByScope, short_help="Measure what keeps the bits at every length, and its cost."
+)
 @click.argument("model", required=False)
 @case_options
 @option("--lengths", "5..40,512", LENGTHS)

@@ -31,11 +31,11 @@ class Shared(click.Option):
 PADDINGS = "valid|same|same_lower|caffe|N|L:R"
 
 
-class Words(click.Command):
-    """A command whose help lists its own options first."""
+class OptionsByScope(click.Command):
+    """A command whose help lists its own options first, then those that commands share."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        own_records: list[tuple[str, str]] = []
+        command_records: list[tuple[str, str]] = []
         shared: list[tuple[str, str]] = []
         for param in self.get_params(ctx):
             if not isinstance(param, click.Option):
@@ -49,8 +49,8 @@ class Words(click.Command):
                     about = f"What is computed: `probe {LISTS_CASES} --help` lists these options."
                     record = "--op OP, --kernel 5, ...", about
                 last = isinstance(param, Shared) or "--help" in param.opts
-                (shared if last else own_records).append(record)
-        for heading, records in (("Options", own_records), (SHARED, shared)):
+                (shared if last else command_records).append(record)
+        for heading, records in (("Options", command_records), (SHARED, shared)):
             if records:
                 with formatter.section(heading):
                     formatter.write_dl(records)
@@ -83,7 +83,7 @@ def option(
 
 
 def added_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """What adds several options to a command, which its help lists in this order."""
+    """A decorator that adds several options; the command's help lists them in this order."""
     # decorators apply from the last one up, and click lists the first one first
     return lambda command: functools.reduce(lambda below, add: add(below), options[::-1], command)
 
@@ -148,7 +148,7 @@ def case_options(command: Command) -> Command:
 
 
 def case_of_words(words: Mapping[str, str]) -> Case:
-    """The case that the given words say. Raises InputError."""
+    """The case that options define, by their names in ``CASE_WORDS``. Raises InputError."""
     from probe.case.case import Case
 
     options: dict[str, Any] = dict(words)
@@ -206,8 +206,8 @@ def parsed_targets(texts: tuple[str, ...]) -> list[Target]:
     return list(dict.fromkeys(Target.parse(text) for text in texts))
 
 
-# Commands of which another process tells how far it is.
-TELLS = ("run",)
+# Commands that start a process which prints its own progress.
+OWN_PROGRESS = ("run",)
 
 
 def output_options(command: Command) -> Command:
@@ -219,7 +219,7 @@ def output_options(command: Command) -> Command:
 
         out = Output(as_json, verbose, options.pop("fail_on", None))
         # two voices on one stderr would tell of the same work twice
-        if command.__name__ in TELLS:
+        if command.__name__ in OWN_PROGRESS:
             return command(out=out, **options)
         with out.progress(command.__name__):
             return command(out=out, **options)
@@ -256,7 +256,8 @@ class ModelRun(NamedTuple):
     trust: bool
 
     def arguments(self) -> dict[str, Any]:
-        """Them as functions take them; no ``seed`` without its option. InputError."""
+        """Keyword arguments for ``probe.examine`` and the like; no ``seed`` if the command has no
+        such option. InputError: a shape is wrong."""
         from probe.record.inputs import shapes_of
 
         arguments = {"inputs": self.inputs, "shapes": shapes_of(self.shapes), "trust": self.trust}
@@ -269,25 +270,26 @@ class ModelRun(NamedTuple):
 
 
 def run_options(
-    of: str = "", seeded: bool = True, trust: str = TRUST
+    subject: str = "", seeded: bool = True, trust: str = TRUST
 ) -> Callable[[Command], Command]:
     """Adds what a model is run on; the command gets ``run``, a ``ModelRun``.
 
-    ``of``: how the help of each begins. ``seeded``: whether there is a seed for it alone.
-    ``trust``: the help of ``--trust``.
+    ``subject``: how the help of each begins, as ``Of a model: `` where a case is possible too.
+    ``seeded``: there is a ``--seed`` for the inputs alone; a case has one of its own. ``trust``:
+    the help of ``--trust``.
     """
 
     def added(command: Command) -> Command:
         @functools.wraps(command)
         def wrapped(**options: Any) -> Any:
-            seed = options.pop("seed") if seeded else None  # a case has one of its own
+            seed = options.pop("seed") if seeded else None
             words = {name: options.pop(name) for name in ("inputs", "shapes", "trust")}
             return command(run=ModelRun(seed=seed, **words), **options)
 
         seed = option("--seed", "N", "Seed of generated inputs.", least=0, default=0)
         options = [
-            option("--inputs", "FILE", f"{of}{INPUTS}"),
-            option("--shape shapes", "X=1x64", f"{of}{SHAPE}", multiple=True),
+            option("--inputs", "FILE", f"{subject}{INPUTS}"),
+            option("--shape shapes", "X=1x64", f"{subject}{SHAPE}", multiple=True),
         ]
         if seeded:
             options.append(seed)

@@ -45,17 +45,17 @@ COMMANDS = {
     "report verify": ("cases.verify", "verify"),
     "report emulate": ("cases.emulate", "emulate"),
     "bisect": ("cases.bisect", ""),
-    "check": ("here.check", ""),
-    "check lock": ("here.lock", "lock"),
-    "check setup": ("here.setup", "setup"),
-    "results": ("here.results", ""),
-    "results merge": ("here.merge", "merge"),
-    "targets": ("here.targets", ""),
-    "targets machine": ("here.machine", "machine"),
-    "targets doctor": ("here.doctor", "doctor"),
-    "targets install": ("here.install", "install"),
-    "run": ("here.run", ""),
-    "demo": ("here.demo", ""),
+    "check": ("housekeeping.check", ""),
+    "check lock": ("housekeeping.lock", "lock"),
+    "check setup": ("housekeeping.setup", "setup"),
+    "results": ("housekeeping.results", ""),
+    "results merge": ("housekeeping.merge", "merge"),
+    "targets": ("housekeeping.targets", ""),
+    "targets machine": ("housekeeping.machine", "machine"),
+    "targets doctor": ("housekeeping.doctor", "doctor"),
+    "targets install": ("housekeeping.install", "install"),
+    "run": ("housekeeping.run", ""),
+    "demo": ("housekeeping.demo", ""),
 }
 RENAMED = {before: name for name, (_, before) in COMMANDS.items() if before}
 
@@ -213,8 +213,8 @@ def _instead(error: TargetError, arguments: Sequence[str]) -> TargetError:
     has_target = any(word.split("=")[0] in ("--target", "--and", "--from") for word in arguments)
     if has_target or error.target != DEFAULT_TARGET:
         return error
-    able = [name for name in backends.known_backends() if why_unavailable(Target(name)) is None]
-    why = f"{error.why}, or give --target with a library that is here: {', '.join(able)}"
+    present = [name for name in backends.known_backends() if why_unavailable(Target(name)) is None]
+    why = f"{error.why}, or give --target with a library that is here: {', '.join(present)}"
     return TargetError(error.target, error.kind, why, error.stderr)
 
 

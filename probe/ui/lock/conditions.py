@@ -32,15 +32,18 @@ from probe.targets.backends.contract import ONEDNN_ISA
 
 Facts = dict[str, str | int]
 
-KNOWN = tomllib.loads(Path(__file__).with_name("templates").joinpath("conditions.toml").read_text())
+# The libraries, variables and settings that decide bits: see templates/conditions.toml.
+CONDITIONS = tomllib.loads(
+    Path(__file__).with_name("templates").joinpath("conditions.toml").read_text()
+)
 # Modules that compute numbers, and the distributions that may bring each.
-LIBRARIES: dict[str, list[str]] = KNOWN["libraries"]
+LIBRARIES: dict[str, list[str]] = CONDITIONS["libraries"]
 
 # Variables of the environment that choose kernels, formats or devices.
-FLAGS = [*KNOWN["flags"]]
+FLAGS = [*CONDITIONS["flags"]]
 
 # Variables that set how many threads libraries take; ``sets``: of which library.
-THREADS = [*KNOWN["threads"]]
+THREADS = [*CONDITIONS["threads"]]
 
 # Not a library's variable: how many processors a process that runs a check again may use.
 CORES_OF = "PROBE_CORES"
@@ -59,7 +62,7 @@ def here(libraries: Iterable[str] = ()) -> Facts:
         facts[f"library.{name}"] = _release(name, getattr(sys.modules.get(name), "__file__", None))
     facts |= {f"flag.{name}": os.environ[name] for name in FLAGS if os.environ.get(name)}
     facts |= {f"threads.{name}": os.environ[name] for name in THREADS if os.environ.get(name)}
-    for fact, (module, how, *default) in KNOWN["settings"].items():
+    for fact, (module, how, *default) in CONDITIONS["settings"].items():
         # a module may still be on its way in: only what it has by now is asked
         with suppress(AttributeError):
             value: Any = sys.modules.get(module)
@@ -100,7 +103,7 @@ def _release(name: str, file: str | None) -> str:
 def _openblas(loaded: tuple[str, ...]) -> dict[str, list[Any]]:
     # by the libraries that are loaded: with each, another OpenBLAS may have come
     functions = openblas_functions().items()
-    return {owner if owner in LIBRARIES else "system": some for owner, some in functions}
+    return {owner if owner in LIBRARIES else "system": library for owner, library in functions}
 
 
 # Differences by condition (``processor``, ``threads``, ``flag VAR``, ``release LIB``): the facts
@@ -150,11 +153,11 @@ def facts_apart(entry: Mapping[str, str | int], facts: Mapping[str, str | int]) 
 def apart_text(apart: Apart, both: bool = True) -> str:
     """``threads.numpy 1 -> 2; numpy 2.4.6 -> 2.5.0``, or the entry's side alone."""
 
-    def told(name: str, pair: Sequence[str | int | None]) -> str:
+    def fact_text(name: str, pair: Sequence[str | int | None]) -> str:
         values = ("unset" if value is None else str(value) for value in pair[: 1 + both])
         return f"{name.removeprefix('library.')} {' -> '.join(values)}"
 
-    each = (", ".join(told(*fact) for fact in facts.items()) for facts in apart.values())
+    each = (", ".join(fact_text(*fact) for fact in facts.items()) for facts in apart.values())
     return "; ".join(each)
 
 
@@ -181,7 +184,7 @@ def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int 
         for fact, (entry_value, _) in facts.items():
             name = fact.partition(".")[2]
             # set by a variable; or by a program, or taken from the number of cores
-            names = (CORES_OF,) if fact == "cores" else KNOWN["sets"].get(name, ())
+            names = (CORES_OF,) if fact == "cores" else CONDITIONS["sets"].get(name, ())
             variables |= dict.fromkeys((name,) if name in THREADS else names, entry_value or "")
     elif kind == "processor":
         isa = str(facts.get("isa", (None, None))[0])

@@ -54,8 +54,8 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("bits-bless=: a reason is required; write why the bits changed")
     for each in config.getoption("bits_report"):
         if each.partition("=")[0] not in FORMATS:
-            known = ", ".join(FORMATS)
-            raise pytest.UsageError(f"bits-report={each}: no such format; use one of {known}")
+            formats = ", ".join(FORMATS)
+            raise pytest.UsageError(f"bits-report={each}: no such format; use one of {formats}")
 
 
 def session_of(config: pytest.Config) -> BitsSession | None:
@@ -99,7 +99,7 @@ class BitsFixture:
         self._names = defaultdict[str, int](int)
         self._checks = set[str]()
         self._watched: list[Any] | None = None
-        self._bare: tuple[Callable[..., Any], Sequence[Any]] | None = None
+        self._function_with_inputs: tuple[Callable[..., Any], Sequence[Any]] | None = None
 
     def check(self, value: Any, name: str | None = None, inputs: Any = None) -> None:
         """Fails unless the bits are those that ``bits.lock`` accepts under these conditions.
@@ -118,7 +118,7 @@ class BitsFixture:
 
         if callable(value) and not hasattr(value, "__array__"):
             arguments = listed_inputs(inputs)
-            self._bare = (value, arguments) if arguments else None
+            self._function_with_inputs = (value, arguments) if arguments else None
             value = value(*arguments)
         if self._watched is not None:  # the body is run again, watched
             self._watched.append(value)
@@ -146,9 +146,9 @@ class BitsFixture:
         if wrong:
             raise BitsChanged("\n".join(wrong))
 
-    def passed(self, item: Any) -> None:
-        """Notes that a test's body came to its end. In a process that was begun to know operations
-        it is run again, watched."""
+    def body_ended(self, item: Any) -> None:
+        """Notes that a test's body came to its end. In a process that was started to find the
+        cause of changed bits, the body is run again, watched, to record its operations."""
         session, test = self._session, self._test
         session.finished.add(test)
         if not session.records or inspect.iscoroutinefunction(item.obj):
@@ -162,9 +162,9 @@ class BitsFixture:
                 self._watched = None
             return values
 
-        if self._bare is not None and sum(self._names.values()) == 1:
-            function, inputs = self._bare
-            session.record(test, lambda: function(*inputs), self._bare)
+        if self._function_with_inputs is not None and sum(self._names.values()) == 1:
+            function, inputs = self._function_with_inputs
+            session.record(test, lambda: function(*inputs), (function, inputs))
         else:
             session.record(test, body)
 
@@ -190,7 +190,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
         result = yield
         fixture = pyfuncitem.funcargs["bits"]
         if isinstance(fixture, BitsFixture):
-            fixture.passed(pyfuncitem)
+            fixture.body_ended(pyfuncitem)
     except (BitsChanged, ProbeError) as error:
         wrong = str(error)
     if wrong:  # outside of the except block: it would be printed as the context
@@ -293,15 +293,15 @@ def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> No
     if session is not None:
         if session.out:
             return
-        results, far = session.results, config.getoption("bits_why")
-        explained = checks.EXPLAINED[far]
+        results, reach = session.results, config.getoption("bits_why")
+        explained = checks.EXPLAINED[reach]
         wrong = [c for c in results if c.verdict in explained and c not in session.accepted]
         if wrong:
             from probe.ui.lock.runs import explain_changes
 
             command = lambda check: _pytest_command(config, check.test)  # noqa: E731
             try:
-                explain_changes(wrong, session, command, far == "install")
+                explain_changes(wrong, session, command, reach == "install")
             except Exception as failed:  # a mistake of ours, or a library's: the verdicts stand
                 failure = f"{type(failed).__name__} while causes were looked for: {failed}"
                 wrong[0].why = {"notes": [failure]}

@@ -42,7 +42,7 @@ from probe.record import recording
 from probe.record.inputs import shapes_of
 from probe.record.store import Bits
 from probe.record.subject import is_function, open_model
-from probe.sizes.bisection import smallest
+from probe.sizes.bisection import smallest_sets
 from probe.targets import budget, installation
 from probe.targets.budget import within
 from probe.targets.launch import AnySession, library_variables, open_session
@@ -178,8 +178,8 @@ def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str
     if "none" in releases.values():
         return "it was not installed then"
     # they come from a file, and name a folder whose modules are imported: no ../ in them
-    if strange := next((r for r in releases.values() if not VERSION.fullmatch(r)), ""):
-        return f"{strange[:40]!r} is not a release"
+    if malformed := next((r for r in releases.values() if not VERSION.fullmatch(r)), ""):
+        return f"{malformed[:40]!r} is not a release"
     wanted = {name: f"{distribution_of(name)}=={releases[name]}" for name in sorted(releases)}
     text = ", ".join(wanted.values())
     try:
@@ -497,7 +497,9 @@ class CauseSearch:
             self.surroundings([group])
         possible = [group for group in groups if self.said([group]) not in self.missing]
         if possible and self.returns(possible):
-            return smallest(possible, lambda some: len(some) == len(possible) or self.returns(some))
+            return smallest_sets(
+                possible, lambda chosen: len(chosen) == len(possible) or self.returns(chosen)
+            )
         return [[group] for group in possible if len(possible) > 1 and self.returns([group])]
 
     def named(self, group: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from probe.case.errors import InputError
 from probe.record.store import bits_of
-from probe.ui.cli import here as commands
+from probe.ui.cli import housekeeping as commands
 from probe.ui.cli.shell import run
 from probe.ui.lock import checks, conditions, runs
 from probe.ui.lock.checks import CHANGED, Accepted, BitsSession, Checked, summarised
@@ -348,7 +348,7 @@ def test_a_release_of_a_lock_names_no_folder_elsewhere(tmp_path, monkeypatch):
     """Releases in a cache are folders of modules that are imported: ``1/../../theirs`` would run a
     stranger's."""
     asked = []
-    monkeypatch.setattr(runs.packages, "in_front", lambda *words: asked.append(words))
+    monkeypatch.setattr(runs.installation, "in_front", lambda *words: asked.append(words))
     for release in ("1/../../../theirs", "../theirs", "2.0 --target x", "2.0\n"):
         assert "is not a release" in runs.overlay({"numpy": release}, False, print)
     assert not asked

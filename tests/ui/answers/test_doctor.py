@@ -10,7 +10,7 @@ from rich.console import Console
 
 from probe.case.errors import TargetError, TimeOver
 from probe.targets import backends, target
-from probe.ui.answers import here
+from probe.ui.answers import doctor
 from probe.ui.cli import shell
 
 
@@ -25,15 +25,15 @@ def by_part(found):
 
 
 def test_what_is_here_is_asked_and_replayed(few):
-    found = by_part(here.examine_machine())
+    found = by_part(doctor.examine_machine())
     for name in ("numpy", "reference"):
         assert found[name].state == "ok" and "15 of 15 outputs replayed" in found[name].said
 
 
 def test_a_library_that_is_not_installed_is_missing_with_its_command(few, monkeypatch):
     why = "torch is not installed here; pip install torch"
-    monkeypatch.setattr(here, "why_unavailable", lambda target: why)
-    found = by_part(here.examine_machine())["numpy"]
+    monkeypatch.setattr(doctor, "why_unavailable", lambda target: why)
+    found = by_part(doctor.examine_machine())["numpy"]
     assert (found.state, found.said) == ("missing", "torch is not installed here")
     assert found.command == "pip install torch"
 
@@ -53,19 +53,19 @@ def test_a_library_is_installed_by_names_that_pip_knows(name, monkeypatch):
 
 def test_a_command_is_printed_on_one_line(few, monkeypatch, capsys):
     why = "x, which has a long name and much to say, is not installed here; pip install onnx x"
-    monkeypatch.setattr(here, "why_unavailable", lambda target: why)
+    monkeypatch.setattr(doctor, "why_unavailable", lambda target: why)
     assert shell.run(["targets", "doctor"]) == 0
     assert capsys.readouterr().out.count("pip install onnx x\n") == 2
 
 
 def test_packages_that_were_left_out_are_named_with_what_they_add(few, monkeypatch):
-    monkeypatch.setattr(here, "self_test", lambda name: {"outputs": 15, "replayed": 15})
-    real = here.util.find_spec
+    monkeypatch.setattr(doctor, "self_test", lambda name: {"outputs": 15, "replayed": 15})
+    real = doctor.util.find_spec
     lacking = ("xxhash", "duckdb")
     monkeypatch.setattr(
-        here.util, "find_spec", lambda name: None if name in lacking else real(name)
+        doctor.util, "find_spec", lambda name: None if name in lacking else real(name)
     )
-    found = by_part(here.examine_machine())
+    found = by_part(doctor.examine_machine())
     assert found["xxhash"].command == "pip install xxhash" and "models" in found["xxhash"].adds
     assert found["duckdb"].state == "missing" and "jinja2" not in found
 
@@ -76,8 +76,8 @@ def test_a_library_that_fails_is_wrong_and_the_others_are_examined(few, monkeypa
             raise TargetError(name, "crash", "signal 11")
         return {"outputs": 15, "replayed": 15}
 
-    monkeypatch.setattr(here, "self_test", asked)
-    found = by_part(here.examine_machine())
+    monkeypatch.setattr(doctor, "self_test", asked)
+    found = by_part(doctor.examine_machine())
     assert "signal 11" in found["numpy"].said and found["reference"].state == "ok"
 
 
@@ -87,14 +87,14 @@ def test_what_was_examined_is_printed_where_the_time_is_over(few, monkeypatch, c
     def over(name):
         raise TimeOver("the time is over")
 
-    monkeypatch.setattr(here, "self_test", over)
+    monkeypatch.setattr(doctor, "self_test", over)
     assert shell.run(["targets", "doctor", "--time", "9m"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "not finished: the time is over" in said and "not started: the time is over" in said
 
 
 def test_variables_that_change_bits_are_named(few, monkeypatch, capsys):
-    monkeypatch.setattr(here, "self_test", lambda name: {"outputs": 15, "replayed": 15})
+    monkeypatch.setattr(doctor, "self_test", lambda name: {"outputs": 15, "replayed": 15})
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert shell.run(["targets", "doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -104,7 +104,7 @@ def test_variables_that_change_bits_are_named(few, monkeypatch, capsys):
 
 
 def test_what_does_not_work_ends_with_3(few, monkeypatch, capsys):
-    monkeypatch.setattr(here, "self_test", lambda name: {"outputs": 15, "replayed": 3})
+    monkeypatch.setattr(doctor, "self_test", lambda name: {"outputs": 15, "replayed": 3})
     assert shell.run(["targets", "doctor"]) == 3
     assert "wrong" in (said := capsys.readouterr().out) and "3 of 15" in said
 
@@ -113,9 +113,9 @@ def test_a_default_that_goes_by_the_processor_is_in_the_librarys_line(monkeypatc
     monkeypatch.setattr(backends, "known_backends", lambda: ["tensorflow"])
     monkeypatch.setattr(target, "cpu_flags", lambda: frozenset(["avx2"]))
     monkeypatch.setattr(target, "installed_version", lambda backend: "2.21.0")
-    monkeypatch.setattr(here, "why_unavailable", lambda target: None)
-    monkeypatch.setattr(here, "self_test", lambda name: {"outputs": 15, "replayed": 15})
-    found = by_part(here.examine_machine())["tensorflow"]
+    monkeypatch.setattr(doctor, "why_unavailable", lambda target: None)
+    monkeypatch.setattr(doctor, "self_test", lambda name: {"outputs": 15, "replayed": 15})
+    found = by_part(doctor.examine_machine())["tensorflow"]
     assert found.said.endswith("; oneDNN: off by default on this processor")
 
 
@@ -126,16 +126,16 @@ def test_a_library_that_is_missing_is_listed_once_with_how_many_variants_it_has(
         row | {"target": name, "available": name == "numpy", "why": "not installed"}
         for name in names
     ]
-    Console(width=120).print(here.targets_shown(rows))
+    Console(width=120).print(doctor.targets_shown(rows))
     said = capsys.readouterr().out
     assert said.count("not installed") == 1 and "and 2 with switches or on other devices" in said
 
 
 def test_the_demonstration_gives_the_numbers_that_the_report_printed():
-    found = here.demo_json()
+    found = doctor.demo_json()
     assert found["replayed"]
     assert found["differing"] == [1, 2]
     bits = [one["bits"] for one in found["lengths"]["8"]]
     assert bits == ["42737afd", "4291f5cf", "42aa2e20", "42c26673"]
-    told = here.demo_text()
+    told = doctor.demo_text()
     assert "s0 = p0 + p1 = -29.399 (0xc1eb3127)" in told

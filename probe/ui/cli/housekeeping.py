@@ -22,8 +22,8 @@ from probe.ui.cli.options import (
     PATH,
     TIME,
     ModelRun,
+    OptionsByScope,
     Shared,
-    Words,
     case_options,
     fail_on_option,
     option,
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from probe.sweep.printing import Output
 
 
-@click.command(cls=Words, short_help="List what can run here, and why the rest can't.")
+@click.command(cls=OptionsByScope, short_help="List what can run here, and why the rest can't.")
 @output_options
 def targets(out: Output) -> None:
     """Lists the targets that can run here, and why the others can't."""
     from probe.targets import backends
     from probe.targets.target import available_targets, installed_version
-    from probe.ui.answers import here as answers
+    from probe.ui.answers import doctor as answers
 
     rows = [
         {
@@ -58,21 +58,23 @@ def targets(out: Output) -> None:
     out.give({"targets": rows}, lambda: answers.targets_shown(rows))
 
 
-@click.command(cls=Words, short_help="Print the facts that are stored with every result.")
+@click.command(cls=OptionsByScope, short_help="Print the facts that are stored with every result.")
 @output_options
 def machine(out: Output) -> None:
     """Prints the facts that are stored with every result: never a host or user name, nor a path."""
     from probe.targets import backends
     from probe.targets import machine as this
     from probe.targets.target import installed_version
-    from probe.ui.answers import here as answers
+    from probe.ui.answers import doctor as answers
 
     libraries = {name: installed_version(backends.get(name)) for name in backends.known_backends()}
     facts = dict(this.facts()) | {"libraries": libraries}
     out.give(facts, lambda: answers.machine_shown(facts))
 
 
-@click.command(cls=Words, short_help="Check what is installed, what is missing, and what works.")
+@click.command(
+    cls=OptionsByScope, short_help="Check what is installed, what is missing, and what works."
+)
 @option("--time limit", "2m", TIME)
 @output_options
 def doctor(limit: str | None, out: Output) -> int:
@@ -83,7 +85,7 @@ def doctor(limit: str | None, out: Output) -> int:
     status 3 if an installed part does not work.
     """
     from probe.targets.budget import within
-    from probe.ui.answers import here as answers
+    from probe.ui.answers import doctor as answers
 
     with within(limit), out.progress("doctor", whole=True) as tell:
         examination = answers.examine_machine(tell=tell)
@@ -91,7 +93,7 @@ def doctor(limit: str | None, out: Output) -> int:
     return 0 if examination.healthy else TargetError.exit_code
 
 
-@click.command(cls=Words, short_help="Install an old release, or an emulated processor.")
+@click.command(cls=OptionsByScope, short_help="Install an old release, or an emulated processor.")
 @click.argument("target", required=False)
 @option("--list listed", None, "List what is installed, and its size.", is_flag=True)
 @option("--remove", None, "Remove TARGET's environment.", is_flag=True)
@@ -113,7 +115,7 @@ def install(
     from probe.targets import installation
     from probe.targets.environments import installed_environments
     from probe.targets.target import Target
-    from probe.ui.answers import here as answers
+    from probe.ui.answers import doctor as answers
 
     if listed:
         installed = [environment.to_json() for environment in installed_environments()]
@@ -138,7 +140,7 @@ def install(
 FOLDERS = click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=PATH)
 
 
-@click.command(cls=Words, short_help="Summarise stored results, by machine and target.")
+@click.command(cls=OptionsByScope, short_help="Summarise stored results, by machine and target.")
 @FOLDERS
 @fail_on_option(differing="a stored comparison has a difference")
 @output_options
@@ -166,7 +168,7 @@ def results(folders: tuple[Path, ...], out: Output) -> int:
     return out.status(report["differing"] > 0)
 
 
-@click.command(cls=Words, short_help="Merge several stores into one.")
+@click.command(cls=OptionsByScope, short_help="Merge several stores into one.")
 @FOLDERS
 @option("--out into", "DIR", "The folder to write.", required=True)
 @output_options
@@ -246,7 +248,7 @@ def execute_notebook(notebook: Path, to: Path | None = None, store: str | None =
     partial.replace(to)
 
 
-@click.command(cls=Words, short_help="Run an experiment and its notebook.")
+@click.command(cls=OptionsByScope, short_help="Run an experiment and its notebook.")
 @click.argument("name")
 @click.argument("arguments", nargs=-1)
 @option("--no-notebook", None, "Run the script only.", is_flag=True)
@@ -314,7 +316,7 @@ TRUST = (
 )
 
 
-@click.command(cls=Words, short_help="Keep the bits of a model or a case in bits.lock.")
+@click.command(cls=OptionsByScope, short_help="Keep the bits of a model or a case in bits.lock.")
 @click.argument("model", metavar="[MODEL]", required=False)
 @option("--name", "NAME", "The check's name; MODEL, or the case in words, if not given.")
 @option("--lock path", "FILE", LOCK, default="bits.lock")
@@ -386,7 +388,9 @@ SAID = {
 }
 
 
-@click.command(cls=Words, short_help="Check the bits of models and cases against bits.lock.")
+@click.command(
+    cls=OptionsByScope, short_help="Check the bits of models and cases against bits.lock."
+)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @option("--lock path", "FILE", LOCK, default="bits.lock")
 @option("--why", "WHICH", WHY, default="here", type=click.Choice(["here", "all", "install", "no"]))
@@ -435,16 +439,16 @@ def check(
     return runs.exit_status(results)
 
 
-@click.command(cls=Words, short_help="Show with NumPy alone how one bit moves.")
+@click.command(cls=OptionsByScope, short_help="Show with NumPy alone how one bit moves.")
 @output_options
 def demo(out: Output) -> None:
     """Shows how one bit moves: a report's outputs, recomputed with NumPy in both orders."""
-    from probe.ui.answers import here as answers
+    from probe.ui.answers import doctor as answers
 
     out.give(answers.demo_json(), answers.demo_text)
 
 
-@click.command(cls=Words, short_help="Copy a workflow that checks bits.lock in CI.")
+@click.command(cls=OptionsByScope, short_help="Copy a workflow that checks bits.lock in CI.")
 @click.argument("service", metavar="github")
 @option("--out folder", "DIR", "The repository, or a folder in it.", default=".")
 @output_options

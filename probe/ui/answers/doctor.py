@@ -1,4 +1,4 @@
-"""What is here: targets, facts of the machine, environments, and what works; and ``probe demo``.
+"""What works on this machine: targets, facts, environments, checks; and ``probe demo``.
 
 ``examine_machine`` asks every installed library for the order of one small convolution and replays
 it. The demonstration is the report that this project started from, in NumPy alone: two lengths, two
@@ -12,7 +12,7 @@ import platform
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -36,18 +36,18 @@ from probe.targets.target import (
     installed_version,
     why_unavailable,
 )
-from probe.ui.lock.conditions import KNOWN
+from probe.ui.lock.conditions import CONDITIONS
 
 
 def targets_shown(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     """What can run here first; then the rest, each with its reason."""
-    able = table("target", "version", "what it is")
-    unable = table("not here", "because")
+    available = table("target", "version", "what it is")
+    unavailable = table("not here", "because")
     # targets and reasons; a library that is missing once, with how many variants it has
     reasons: dict[tuple[str, str], tuple[str, str, int]] = {}
     for row in rows:
         if row["available"]:
-            able.add_row(row["target"], row["version"], row["doc"])
+            available.add_row(row["target"], row["version"], row["doc"])
             continue
         name = re.split("[,@]", row["target"])[0]
         missing = (name, row["why"]) in reasons and reasons[name, row["why"]][0] == name
@@ -56,8 +56,8 @@ def targets_shown(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
         reasons[key] = (first[0], first[1], first[2] + 1)
     for name, why, variants in reasons.values():
         also = f", and {variants} with switches or on other devices" if variants else ""
-        unable.add_row(f"{name}{also}", why)
-    return Group(able, "", unable) if reasons else able
+        unavailable.add_row(f"{name}{also}", why)
+    return Group(available, "", unavailable) if reasons else available
 
 
 def machine_shown(facts: Mapping[str, Any]) -> RenderableType:
@@ -103,16 +103,16 @@ PACKAGES = {
 }
 
 # Variables of the environment that change bits, and what each decides.
-VARIABLES: dict[str, str] = KNOWN["flags"] | KNOWN["threads"] | KNOWN["unsteady"]
+VARIABLES: dict[str, str] = CONDITIONS["flags"] | CONDITIONS["threads"] | CONDITIONS["unsteady"]
 
 
 @dataclass(frozen=True)
 class Check:
     """One line of the examination.
 
-    ``state``: ``ok``, ``missing`` (something could be added) or ``wrong`` (it should work and does
-    not). ``said``: what was found. ``adds``: what would be possible if it were there. ``command``:
-    what to type for it; None where nothing is missing.
+    ``part``: what was checked, such as ``GPU``. ``state``: ``ok``, ``missing`` (it could be added)
+    or ``wrong`` (it should work and does not). ``said``: what was found, in words. ``adds``: what
+    would be possible with it. ``command``: what to type for it; None where nothing is missing.
     """
 
     part: str
@@ -167,7 +167,7 @@ def examine_machine(tell: Callable[[int, int, str], None] | None = None) -> Exam
 
     ``tell(done, total, what)``: a progress bar.
     """
-    checks = [*_own_checks()]
+    checks = [*_machine_checks()]
     lacking = {name: why_unavailable(Target(name)) for name in backends.known_backends()}
     installed = [name for name, why in lacking.items() if why is None]
     for name, why in lacking.items():
@@ -177,15 +177,16 @@ def examine_machine(tell: Callable[[int, int, str], None] | None = None) -> Exam
         if started:
             with budget.Ending(checks):  # what was examined is worth having
                 check = _library_check(name, why)
-        late = f"not {'finished' if started else 'started'}: {budget.spent()}"
-        checks.append(check or Check(name, "missing", late))
+        unfinished = f"not {'finished' if started else 'started'}: {budget.spent()}"
+        checks.append(check or Check(name, "missing", unfinished))
     variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     return Examined(checks, variables)
 
 
-def _own_checks() -> Iterator[Check]:
-    """Checks what stands beside the libraries: the machine, what old releases and other processors
-    would run on, and packages that ``probe-numerics-core`` leaves out, in one line if none is."""
+def _machine_checks() -> Iterator[Check]:
+    """Checks everything but the libraries: the machine, the Pythons of old releases, emulators of
+    other processors, and packages that ``probe-numerics-core`` leaves out (a line for each that is
+    missing, or one line for all)."""
     yield Check("Python", "ok", f"{platform.python_version()}, probe {machine.version()}")
     facts = machine.facts()
     isa = facts["cpu_isa"] or "instructions unknown"
@@ -205,8 +206,11 @@ def _own_checks() -> Iterator[Check]:
     if installed := [each.target for each in environments.installed_environments()]:
         pythons_text += "; installed: " + ", ".join(installed)
     state = "ok" if pythons or installation.uv() else "missing"
-    advice = ("old releases, such as tensorflow==1.2.1", "pip install uv") * (state == "missing")
-    yield Check("old Pythons", state, pythons_text, *advice)
+    old_pythons = Check("old Pythons", state, pythons_text)
+    if state == "missing":
+        adds = "old releases, such as tensorflow==1.2.1"
+        old_pythons = replace(old_pythons, adds=adds, command="pip install uv")
+    yield old_pythons
     for name, what in (("x86_64", "tensorflow@haswell"), ("aarch64", "tensorflow@arm64")):
         if environments.emulator_path(f"qemu-{name}"):
             yield Check(f"qemu-{name}", "ok", environments.emulator_version(f"qemu-{name}"))
@@ -224,9 +228,11 @@ def _library_check(name: str, why: str | None) -> Check:
     backend = backends.get(name)
     if why:
         text, _, todo = why.partition("; ")
-        known = todo.startswith("pip install ")
+        installable = todo.startswith("pip install ")
         adds = f"targets of {name}"
-        return Check(name, "missing", text if known else why, adds, todo if known else None)
+        return Check(
+            name, "missing", text if installable else why, adds, todo if installable else None
+        )
     version = installed_version(backend) or ""
     try:
         report = self_test(name)

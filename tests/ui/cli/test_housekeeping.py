@@ -11,7 +11,7 @@ import pytest
 from probe.case.errors import ProbeError
 from probe.sweep.store import Store
 from probe.targets import machine
-from probe.ui.cli import here, shell
+from probe.ui.cli import housekeeping, shell
 from tests.ui.cli.commands import answered, in_this_process
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("elsewhere")]
@@ -149,7 +149,7 @@ def test_what_fails_leaves_the_notebook_alone(checkout, capfd):
     assert shell.run(["run", "demo", "--", "3"]) == 3
     assert path.read_bytes() == before and "hello 3" in capfd.readouterr().out
     with pytest.raises(ProbeError, match=r"demo.ipynb: a cell fails: ZeroDivisionError"):
-        here.execute_notebook(path)
+        housekeeping.execute_notebook(path)
     assert path.read_bytes() == before
 
 
@@ -162,6 +162,6 @@ def test_an_experiment_without_a_notebook_says_so(checkout, capfd):
 
 
 def test_help_of_a_script_executes_no_notebook(monkeypatch, capfd):
-    monkeypatch.setattr(here, "execute_notebook", lambda *_: 1 / 0)
+    monkeypatch.setattr(housekeeping, "execute_notebook", lambda *_: 1 / 0)
     assert shell.run(["run", "batch_invariance", "--", "--help"]) == 0
     assert "--quick" in capfd.readouterr().out
