@@ -44,6 +44,7 @@ from probe.diff.alone import (
 )
 from probe.diff.causes import Cause, function_cause, saturation_cause
 from probe.diff.difference import NAMES, Region
+from probe.diff.related import COMMUTES
 from probe.diff.sums import OperationSum, first_of
 from probe.explain.enclosure import (
     BEYOND,
@@ -111,9 +112,10 @@ def differing_operands(sides: Sides) -> str:
     return f"its operands have zeros of different signs, which change what it gives{NO_SOURCE}"
 
 
-def _exchanged_values(sides: Sides) -> str:
+def _exchanged_values(sides: Sides, single: bool) -> str:
     """The values that an operation reads on one side alone, though both runs have them, in words:
-    as of swapped gates, ``sigmoid(a)`` and ``sigmoid(b)``. Empty if it reads the same."""
+    as of swapped gates, ``sigmoid(a)`` and ``sigmoid(b)``; or in each other's places, as ``a - b``
+    and ``b - a``. Empty if it reads the same. ``single``: it is no group of operations."""
     if len({(side.operation.op, len(side.operation.reads)) for side in sides}) > 1:
         return ""
     paired = {pair.left for pair in sides[0].pairs}, {pair.right for pair in sides[0].pairs}
@@ -123,6 +125,12 @@ def _exchanged_values(sides: Sides) -> str:
     ]
     if len(read_alone[0]) != len(read_alone[1]):
         return ""
+    partners = {pair.left: pair.right for pair in sides[0].pairs}
+    both_read = zip(*(side.operation.reads for side in sides), strict=True)
+    moved = [n + 1 for n, (a, b) in enumerate(both_read) if a in partners and partners[a] != b]
+    commutes = sides[0].operation.meaning.word in COMMUTES
+    if not read_alone[0] and len(moved) == 2 and single and not commutes:
+        return f"operands {moved[0]} and {moved[1]} exchanged"
     digests_of = [{value.digest for value in side.run.values} for side in sides]
     texts = []
     for (place, left), (_, right) in zip(*read_alone, strict=True):
@@ -210,7 +218,8 @@ def find_cause(
         cause = Cause(why=why)
     else:
         pair = sides[0].pair
-        region.arguments = region.arguments or _exchanged_values(sides)
+        single = all(len(members) == 1 for members in region.members)
+        region.arguments = region.arguments or _exchanged_values(sides, single)
         cause = _region_cause(sides, region, most, {} if known is None else known)
     if pair is not None:
         cause.compared, cause.differing = pair.compared, pair.differing

@@ -686,3 +686,13 @@ def test_inputs_that_are_exchanged_are_an_argument_and_none_is_within_rounding()
     assert found.first is not None and found.first.op == "exp"
     assert (cause.kind, cause.why) == ("argument", "operand 1 a against b")
     assert cause.rounding.unknown == cause.rounding.total == found.first.differing > 0
+
+
+def test_operands_in_each_others_places_are_an_argument() -> None:
+    subtract = Each("subtract")
+    programs = [
+        [Step("subtract", subtract, np.subtract, [*both]), Step("exp", Each("exp"), np.exp, [0])]
+        for both in ("ab", "ba")
+    ]
+    _, cause = two_programs({"a": normal(40), "b": normal(40, 1)[:, 0]}, *programs)
+    assert (cause.kind, cause.why) == ("argument", "operands 1 and 2 exchanged")
