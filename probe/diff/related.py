@@ -157,7 +157,10 @@ def regions_of_different_weights(difference: Difference) -> list[Region]:
             for run, members, alike in zip(runs, region.members, same, strict=True)
             for number in members
             for n in run.operations[number].reads
-            if run.values[n].role == WEIGHT and n not in alike
+            if run.values[n].role == WEIGHT
+            and n not in alike
+            # a single number, as a factor in a file is, has been named as an argument
+            and (run.values[n].shape or not region.arguments)
         ]
         if any(w not in held[0] for w in weights) and any(w not in held[1] for w in weights):
             regions.append(region)

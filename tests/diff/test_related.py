@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import probe
+from probe.diff.match import RunningMatch
 from probe.diff.related import input_values, shares_weights
+from probe.diff.walk import compare_and_explain
+from probe.order.semantics import Each
+from probe.record.recording import record_run
+from tests.record.doubles import Doubles, Step
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -114,3 +120,17 @@ def test_two_models_have_inputs_and_perhaps_weights_in_common() -> None:
     assert not shares_weights(found.left, found.right) and shares_weights(found.left, found.left)
     (number,) = input_values(found.left)
     assert found.left.values[number].shape == tuple(ROWS.shape)
+
+
+def test_a_factor_that_a_file_holds_is_an_argument_of_a_source() -> None:
+    x = np.linspace(1, 2, 60, dtype=np.float32)
+    runs = []
+    for factor in (0.5, 0.50001):
+        steps = [Step("exp", Each("exp"), np.exp, ["x"])]
+        steps += [Step("multiply", Each("multiply"), np.multiply, [0, "s"])]
+        steps += [Step("tanh", Each("tanh"), np.tanh, [1])]
+        given = {"x": x, "s": np.array(factor, np.float32)}
+        runs.append(record_run(Doubles(given, steps, weights=["s"])))
+    found = compare_and_explain(RunningMatch.of(*runs), explain=False)
+    assert found.first is not None and found.first.op == "multiply"
+    assert found.first.arguments == "s 0.5 against 0.50001"
