@@ -117,9 +117,9 @@ class TorchOperations:
             return self._left(name, args, kwargs, y) if made else y
         else:
             watched.native_now = False
-            every = tensors((args, kwargs))
-            plain = all(x.layout is torch.strided and not x.is_nested for x in every)
-            if plain and not any(map(torch.is_complex, every)):
+            operands = tensors((args, kwargs))
+            plain = all(x.layout is torch.strided and not x.is_nested for x in operands)
+            if plain and not any(map(torch.is_complex, operands)):
                 y = self._in_class(func, name, args, kwargs, kind)
         if y is NotImplemented:
             return self._left(name, args, kwargs, func(*args, **kwargs))
@@ -224,22 +224,22 @@ class TorchOperations:
         ``batch``; not given: what has is asked.
         """
         leaves, form = tree_flatten((tuple(args), kwargs))
-        every = tensors(leaves)
-        if not every or every[0].dim() < 2:
+        operands = tensors(leaves)
+        if not operands or operands[0].dim() < 2:
             return NotImplemented
-        dtype = every[0].dtype
-        if dtype not in FORMATS or not all(map(torch.numel, every)):
+        dtype = operands[0].dtype
+        if dtype not in FORMATS or not all(map(torch.numel, operands)):
             return NotImplemented
-        carries = (True, *(False,) * (len(every) - 1))
+        carries = (True, *(False,) * (len(operands) - 1))
         if not axis and not (carries := self.kinds.samples(func, leaves, form)):
             return NotImplemented
-        for x, its in zip(every, carries, strict=True):  # whole numbers are held at most
+        for x, its in zip(operands, carries, strict=True):  # whole numbers are held at most
             if x.dtype is not dtype and (its or (x.is_floating_point() and not axis)):
                 return NotImplemented
-        xs = list(compress(every, carries))
-        held = [x for x, its in zip(every, carries, strict=True) if not its]
+        xs = list(compress(operands, carries))
+        held = [x for x, its in zip(operands, carries, strict=True) if not its]
         shapes = [tuple(x.shape[1:]) for x in xs]
-        rest, samples = [], set(map(id, compress(every, carries)))
+        rest, samples = [], set(map(id, compress(operands, carries)))
         for argument in leaves:
             if id(argument) in samples:
                 continue
@@ -279,7 +279,7 @@ class TorchOperations:
         fixed = tuple(map(aligned_contiguous, held))
         y = ready(tuple(map(aligned_contiguous, xs)), fixed)
         if sum(carries) == 1 and all(x is same for x, same in zip(held, fixed, strict=True)):
-            self.watched.note(every[0], ready, len(every[0]))
+            self.watched.note(operands[0], ready, len(operands[0]))
         return y
 
     def _einsum(self, equation: Any, *operands: Any) -> Any:
@@ -392,8 +392,8 @@ class Kinds:
             *((n, _what_decides(kwargs[n])) for n in kwargs),
         )
         # of all sizes; of these; and with these numbers
-        every = [x for x in tensors((args, kwargs)) if not x.is_nested and x.dim()]
-        sized = *key, *((min(len(x), 2), *x.shape[1:]) for x in every)
+        operands = [x for x in tensors((args, kwargs)) if not x.is_nested and x.dim()]
+        sized = *key, *((min(len(x), 2), *x.shape[1:]) for x in operands)
         numbers = *sized, repr([x for x in (*args, *kwargs.values()) if isinstance(x, float)])
         for each in (key, sized, numbers):
             if each in self._kinds:
@@ -446,22 +446,22 @@ class Kinds:
         ``leaves``, ``form``: of its arguments. Operands with as many entries as the first have
         samples, but for parameters; or the first alone.
         """
-        every = tensors(leaves)
-        alike = tuple(len(x) == len(every[0]) and not is_weight(x) for x in every if x.dim())
-        shapes = [x.shape[its:] for x, its in zip(every, alike, strict=False)]
+        operands = tensors(leaves)
+        alike = tuple(len(x) == len(operands[0]) and not is_weight(x) for x in operands if x.dim())
+        shapes = [x.shape[its:] for x, its in zip(operands, alike, strict=False)]
         rest = [leaf for leaf in leaves if not isinstance(leaf, torch.Tensor)]
-        key = func, str(form), repr(rest), alike, *shapes, *(x.dtype for x in every)
+        key = func, str(form), repr(rest), alike, *shapes, *(x.dtype for x in operands)
         if key in self._samples:
             return self._samples[key]
         self._samples[key] = ()
-        numbers = tuple(its and not _integral(x) for x, its in zip(every, alike, strict=False))
-        for carries in dict.fromkeys((alike, numbers, (True, *(False,) * (len(every) - 1)))):
-            if len(carries) != len(every) or not carries[0]:
+        numbers = tuple(its and not _integral(x) for x, its in zip(operands, alike, strict=False))
+        for carries in dict.fromkeys((alike, numbers, (True, *(False,) * (len(operands) - 1)))):
+            if len(carries) != len(operands) or not carries[0]:
                 continue
             try:  # of three too: a batch of two may fit what is held by chance
                 calls = []
                 for count in (3, 2):
-                    both = zip(every, carries, strict=True)
+                    both = zip(operands, carries, strict=True)
                     part = [
                         x[:1].expand(count, *x.shape[1:]).contiguous() if its else x
                         for x, its in both
@@ -484,10 +484,10 @@ def asked_call(func: Any, args: Tensors, kwargs: dict[str, Any]) -> AskedCall:
         args, kwargs = tree_map_only(torch.Tensor, torch.clone, (tuple(args), kwargs))
         into, _ = changed_by(op_facts(func), args, kwargs)
     with torch.no_grad():
-        every = tensors(func(*args, **kwargs))
-        returned = len(every)
-        every += [x for x in into if not any(x is y for y in every)]
-        call, _, again = aten_call(func, args, kwargs, every, returned, range(len(every)))
+        outputs = tensors(func(*args, **kwargs))
+        returned = len(outputs)
+        outputs += [x for x in into if not any(x is y for y in outputs)]
+        call, _, again = aten_call(func, args, kwargs, outputs, returned, range(len(outputs)))
 
     def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         if again is None:
@@ -524,12 +524,12 @@ def _written_kind(call: AskedCall) -> OperationKind:
 def _first_samples(args: Tensors, kwargs: dict[str, Any]) -> tuple[Tensors, dict[str, Any]]:
     """Arguments with two samples of large tensors alone: what it is doesn't depend on how
     many there are."""
-    every = tensors((args, kwargs))
-    count = len(every[0]) if every and every[0].dim() else 0
-    if count <= 2 or max(map(torch.numel, every)) < LARGE:
+    operands = tensors((args, kwargs))
+    count = len(operands[0]) if operands and operands[0].dim() else 0
+    if count <= 2 or max(map(torch.numel, operands)) < LARGE:
         return args, kwargs
-    shapes = {x.shape[:1] for x in every if x.dim()}
-    if len(shapes) > 1 or any(is_weight(x) for x in every):
+    shapes = {x.shape[:1] for x in operands if x.dim()}
+    if len(shapes) > 1 or any(is_weight(x) for x in operands):
         return args, kwargs
     first = tree_map_only(torch.Tensor, lambda x: x[:2] if x.dim() else x, (tuple(args), kwargs))
     return first[0], first[1]

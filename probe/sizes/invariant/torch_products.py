@@ -213,8 +213,8 @@ class Products:
         if x.dtype not in FORMATS or w.dtype is not x.dtype or not x.numel():
             return NotImplemented
         # one number may be a tuple too
-        every = (for_each_axis(option, rank) for option in options)
-        stride, padding, third, _, *last = (n * rank if len(n) == 1 else n for n in every)
+        per_axis = (for_each_axis(option, rank) for option in options)
+        stride, padding, third, _, *last = (n * rank if len(n) == 1 else n for n in per_axis)
         dilation, more = (last[0], third) if last else (third, (0,) * rank)
         x, w = aligned_contiguous(x), default_strides(w)
         words = ConvolutionOptions(stride, padding, dilation, bool(last), more, options[3])
@@ -450,48 +450,49 @@ class Ways:
         """Whether that many samples, which were computed before, are one call of the library's."""
         if count not in self.steps or not getattr(self.ready.operation, "native", True):
             return False
-        whole, rest, operation = self.steps[count]
-        alone = not whole and len(rest) == 1 and rest[0].size == count
+        whole, remainder, operation = self.steps[count]
+        alone = not whole and len(remainder) == 1 and remainder[0].size == count
         return alone and operation is self.ready.operation
 
     def __call__(self, x: Any, w: Any, b: Any) -> Any:
         """The operation of x (samples, ...), contiguous, with weights and a bias or None."""
-        count, own = x.shape[0], self.ready.operation
+        count, like = x.shape[0], self.ready.operation
         steps = self.steps.get(count)
         if steps is None:
             steps = self.steps[count] = self._steps(count)
-        whole, rest, operation = steps
-        weights = w if operation is own else self.held(w)
-        if weights is None or not rest:
+        whole, remainder, operation = steps
+        weights = w if operation is like else self.held(w)
+        if weights is None or not remainder:
             return self.ready((x,), (w, b))
-        if not whole and len(rest) == 1:
-            return whole_call(rest[0], operation.call, (x,), (weights, b))
-        every = [(piece, own.call, (w, b)) for piece in whole]
-        every += [(piece, operation.call, (weights, b)) for piece in rest]
-        return in_pieces(every, (x,))
+        if not whole and len(remainder) == 1:
+            return whole_call(remainder[0], operation.call, (x,), (weights, b))
+        steps_of_call = [(piece, like.call, (w, b)) for piece in whole]
+        steps_of_call += [(piece, operation.call, (weights, b)) for piece in remainder]
+        return in_pieces(steps_of_call, (x,))
 
     def _steps(self, count: int) -> tuple[Plan, Plan, Any]:
-        """By the plan of the operation as it is; what that pads in the cheapest way there is."""
+        """Splits samples: pieces of the operation as it is, the remainder (which would be padded),
+        and the operation that computes the remainder in the least time."""
         ready, operation = self.ready, self.ready.operation
         plan = ready.plan(count) or ()
         large = plan[0].size if plan and count > operation.pieces[0] else 0
         start = count // large * large if large else 0  # before that stand pieces of one size
         whole = tuple(piece for piece in plan if piece.start < start)
-        rest = plan[len(whole) :]
-        alone = len(rest) == 1 and rest[0].places == rest[0].size
-        if plan and (alone or not rest):
+        remainder = plan[len(whole) :]
+        alone = len(remainder) == 1 and remainder[0].places == remainder[0].size
+        if plan and (alone or not remainder):
             return (), plan, operation
         with ready.keeper.lock:
-            least = _seconds(ready.operation, rest)
+            least = _seconds(ready.operation, remainder)
             if self._others is None:
                 self._others = list(self.other_ways())
             for other in self._others:
                 few = other.plan(count - start) or ()
                 if (seconds := _seconds(other.operation, few)) < least:
-                    rest = tuple(piece._replace(start=piece.start + start) for piece in few)
+                    remainder = tuple(piece._replace(start=piece.start + start) for piece in few)
                     least, operation = seconds, other.operation
                 ready.keeper.remember(other.operation)
-        return whole, rest, operation
+        return whole, remainder, operation
 
 
 class LinearLayer(Ways):
