@@ -279,8 +279,8 @@ class Case(Summed):
             numbers = f"({len(self.weights)} numbers)"
             raise InputError("weights", numbers, why, "give all, row by row")
         if isinstance(self.bias, tuple) and len(self.bias) != self.filters:
-            why = f"{len(self.bias)} numbers for {self.filters} filters"
-            raise InputError("bias", self.bias, why, "give one number, or one for each filter")
+            numbers, why = f"({len(self.bias)} numbers)", f"it does not fit filters={self.filters}"
+            raise InputError("bias", numbers, why, "give one number, or one for each filter")
         axes = self.other_axes
         if self.length is not None and self.spatial_rank:
             axes = (*axes, self.length)

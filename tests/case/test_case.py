@@ -77,7 +77,7 @@ WRONG = [
     ({"dtype": "int8"}, "dtype=int8: unknown; use one of float16, bfloat16, float32, float64"),
     ({"weights": "1,2"}, r"weights=\(2 numbers\): 2 weights for a kernel of shape 5 x 1 x 1"),
     ({"weights": [1, 2, 3, 4, 1e39]}, r"weights=1e\+39: no finite float32"),
-    ({"bias": [1, 2]}, r"bias=\(1.0, 2.0\): 2 numbers for 1 filters"),
+    ({"bias": [1, 2]}, r"bias=\(2 numbers\): it does not fit filters=1"),
 ]
 
 
