@@ -301,6 +301,7 @@ class Turned(TorchLinear):
 
     def call(self, samples: Tensors, parameters: Tensors) -> Any:
         (x,), (w, b) = samples, parameters
+        self.refuse_different_channels(x, w)
         if len(self.blocks) == 1:
             return super().call(samples, parameters)
         first, *others = self.blocks
@@ -308,6 +309,11 @@ class Turned(TorchLinear):
         for block in others:
             y.addmm_(x[:, block], w[block])
         return y
+
+    def refuse_different_channels(self, x: Any, w: Any) -> None:
+        """As the plain model does, in PyTorch's words: blocks would leave channels out."""
+        if x.shape[1] != self.channels:
+            torch.mm(x, w)
 
 
 class WeightedSums(Turned):
@@ -325,6 +331,7 @@ class WeightedSums(Turned):
 
     def call(self, samples: Tensors, parameters: Tensors) -> Any:
         (x,), (w, b) = samples, parameters
+        self.refuse_different_channels(x, w)
         count = x.shape[0]
         if count not in self.places:
             begins = torch.tensor([block.start for block in self.blocks])

@@ -150,3 +150,5 @@ def test_blocks_of_channels_are_added_up(torch, bias, block, way, rows):
     y = operation.call((x,), (w.t().contiguous(), b if bias else None))
     assert y.is_contiguous()
     assert torch.equal(y, whole.call((x,), (w, b if bias else None)))
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):  # as the plain model
+        operation.call((torch.ones(rows, 21),), (w.t().contiguous(), b if bias else None))
