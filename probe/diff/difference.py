@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -370,6 +371,7 @@ class Difference:
         the library and came back. None: all are known. ``behind``: also those that both sides have
         alike; False: these were not run alone."""
         apart, within_judged = (set[int](), set[int]()), self._within_judged()
+        moved = set[int](), set[int]()  # by what one side alone has: rows that are cut or joined
         for place, region in enumerate(self.operations):
             ends = [
                 (values, run, run.operations[number])
@@ -383,13 +385,23 @@ class Difference:
                     continue
                 repeats = all(_repeats(run, op) for _, run, op in ends)
                 if not repeats and place not in within_judged:
-                    return region
+                    if not all(isinstance(op.meaning, Moves) for _, _, op in ends):
+                        return region
+                    for side, number in enumerate(region.ends):
+                        if number is not None:
+                            moved[side].update(ends[-1 if side else 0][2].gives)
             elif not region.differing:
                 continue
             else:
                 asked = behind or region.grouped or region.arguments
                 outside = any(self._made_outside(pair) for pair in region.reads)
                 if outside or (asked and not self._is_explored(region)):
+                    return region
+                if not all(
+                    self._is_met(pair) or (pair.equal and pair.decided)
+                    for pair in region.reads
+                    if pair.left in moved[0] or pair.right in moved[1]
+                ):
                     return region
             for values, _, op in ends:
                 values.update(op.gives)
@@ -405,8 +417,33 @@ class Difference:
     @property
     def _outputs_met(self) -> bool:
         """Whether each output that differs is given by operations that were compared."""
-        given = {(pair.left, pair.right) for region in self.judged for pair in region.gives}
-        return all((p.left, p.right) in given for p in self.outputs if not p.equal)
+        return all(pair.equal or self._is_met(pair) for pair in self.outputs)
+
+    def _is_met(self, pair: ValuePair) -> bool:
+        """Whether operations that were compared give a pair, or the same bits on both sides, of
+        which one side alone cuts or joins rows behind them."""
+        if (pair.left, pair.right) in self._given_pairs:
+            return True
+        selected = self._selected_bits(pair)
+        return selected is not None and selected in self._given_bits
+
+    @cached_property
+    def _given_pairs(self) -> dict[tuple[int, int], ValuePair]:
+        return {(pair.left, pair.right): pair for each in self.judged for pair in each.gives}
+
+    @cached_property
+    def _given_bits(self) -> set[tuple[str, bytes, bytes] | None]:
+        return {self._selected_bits(p) for p in self._given_pairs.values() if not p.equal}
+
+    def _selected_bits(self, pair: ValuePair) -> tuple[str, bytes, bytes] | None:
+        """The type and the bits of the selected elements of both sides; None: not kept, or none."""
+        arrays = self.left.array(pair.left), self.right.array(pair.right)
+        if pair.selection.empty or arrays[0] is None or arrays[1] is None:
+            return None
+        left, right = (
+            pair.selection.elements(array, side).tobytes() for side, array in enumerate(arrays)
+        )
+        return self.left.values[pair.left].dtype, left, right
 
     def _is_explored(self, region: Region) -> bool:
         """Whether it is known of a region that something differs in whether it differs by itself:
@@ -696,8 +733,8 @@ def _take_in_what_comes_before(match: RunningMatch, region: Region) -> None:
     left_op, right_op = (op for _, op in region.last_operations(*runs))
     matched = {(n, to_right[n]) for n in left_op.gives if n in to_right}
     matched |= {(to_left[n], n) for n in right_op.gives if n in to_left}
-    gives = (both for both in matched if both[0] in left_op.gives and both[1] in right_op.gives)
-    region.gives = [match.pair(*both) for both in sorted(gives)]
+    gives = sorted(p for p in matched if p[0] in left_op.gives and p[1] in right_op.gives)
+    region.gives = [match.pair(*both) for both in gives]
     before = [
         operations_between(run, op.reads, bounds)
         for run, op, bounds in zip(runs, (left_op, right_op), match.partners, strict=True)
@@ -715,7 +752,9 @@ def _take_in_what_comes_before(match: RunningMatch, region: Region) -> None:
         if all(moves):
             texts = [" + ".join([*moved[-NAMED:], texts[0]]) for moved in moves]
     region.op = " against ".join(dict.fromkeys(texts))
+    outputs = {*zip(*(run.outputs for run in runs), strict=False)}
     how = "as the results are close" if region.by_value else "by what both read and give"
+    how = "as both give the output" if outputs.intersection(gives) else how
     region.note = f"the right run's {texts[1]} is taken for the same, {how}"
 
 

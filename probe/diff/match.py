@@ -128,6 +128,12 @@ class RunningMatch:
         marks = filter(None, (*self.repetitions.lacking, *self.repetitions.of_step))
         return "by running" if any(m.repetitions for m in marks) else "by name and index"
 
+    @property
+    def outputs_agree(self) -> bool:
+        """Whether all elements of all outputs must agree, by index."""
+        outputs = zip(*(run.outputs for run in self.runs), strict=False)
+        return all(self.pair(n, m).selection.all_by_index for n, m in outputs)
+
     def pair(self, n: int, m: int) -> ValuePair:
         """What is known of a left value and a right one, by number."""
         if (n, m) not in self.pairs:

@@ -90,6 +90,37 @@ def _places_in_passes(run: Run) -> tuple[dict[Place, int], int]:
     return places, count + behind
 
 
+def trains(run: Run) -> bool:
+    """Whether a run has a backward pass."""
+    return any(op.path.split(".")[0] == BACKWARD for op in run.operations)
+
+
+def times_as_often(run: Run, whole: Run) -> int:
+    """How many times a run runs all that the whole runs, what only moves elements apart, as
+    ``torch.cat([model(x) for x in samples])`` does; 0: it runs different operations."""
+    counts = [
+        Counter((op.op, op.path) for op in each.operations if not isinstance(op.meaning, Moves))
+        for each in (run, whole)
+    ]
+    times = {counts[0][name] / count for name, count in counts[1].items()}
+    whole_times = len(times) == 1 and counts[0].keys() == counts[1].keys() and min(times) % 1 == 0
+    return int(min(times)) if whole_times else 0
+
+
+def _places_in_loop(run: Run, passes: int) -> dict[Place, int]:
+    """Where each operation stands: in which pass of a loop, by its names, and as which of these
+    there. What stands around the loop has no place."""
+    total = Counter((op.op, op.path) for op in run.operations)
+    places, met = dict[Place, int](), Counter[tuple[str, str]]()
+    for number, op in enumerate(run.operations):
+        name = op.op, op.path
+        apiece, around = divmod(total[name], passes)
+        if not around:
+            places[met[name] // apiece, name, met[name] % apiece] = number
+        met[name] += 1
+    return places
+
+
 # A run, and its numbers that aren't the whole's, with those of the whole.
 Folded = tuple[Run, list[tuple[int, int]]]
 
@@ -97,12 +128,16 @@ Folded = tuple[Run, list[tuple[int, int]]]
 def as_whole_batch(run: Run, whole: Run) -> Folded | None:
     """Writes the operations that the micro-batches of a run have in common as one each. None: it
     has no more passes than the other run, or nothing in common with it."""
-    if not any(op.path.split(".")[0] == BACKWARD for op in run.operations):  # nothing is trained
-        return None
-    places, passes = _places_in_passes(run)
-    whole_places, whole_passes = _places_in_passes(whole)
-    if not whole_passes or passes <= whole_passes or passes % whole_passes:
-        return None
+    if trains(run):
+        places, passes = _places_in_passes(run)
+        whole_places, whole_passes = _places_in_passes(whole)
+        if not whole_passes or passes <= whole_passes or passes % whole_passes:
+            return None
+    else:
+        passes, whole_passes = times_as_often(run, whole), 1
+        if passes < 2:
+            return None
+        places, whole_places = _places_in_loop(run, passes), _places_in_loop(whole, 1)
     folding, count = _Folding(run, whole), passes // whole_passes
     for (number, name, at), partner in whole_places.items():
         group = [places.get((number * count + n, name, at), -1) for n in range(count)]
@@ -111,7 +146,13 @@ def as_whole_batch(run: Run, whole: Run) -> Folded | None:
     folding.grouped = {n for group, _ in folding.groups.values() for n in group}
     for op in run.operations:
         folding.add(op)
-    return folding.folded_run()
+    folded = folding.folded_run()
+    if folded is not None and not folding.trained:
+        # samples in another order, or others: their rows are no batch that either side was given
+        given = {value.key for value in (*run.values, *whole.values) if value.given < 0}
+        if any(value.given < 0 and value.key not in given for value in folded[0].values):
+            return None
+    return folded
 
 
 @dataclass
@@ -146,6 +187,7 @@ class _Folding:
     """Sums of terms, with the whole's value, and what they were moved from."""
 
     def __post_init__(self) -> None:
+        self.trained = trains(self.run)
         self.store, self.values = ProcessStore(self.run.store), list(self.run.values)
         self.folded_operations, self.single = list[Operation](), list[Operation]()
 
@@ -196,6 +238,8 @@ class _Folding:
                 number = len(self.values) - 1
             self.written.add(number)
             gives.append(replace(parts, number=number))
+        if not self.trained and any(each.kind in (TERMS, VERSIONS) for each in (*reads, *gives)):
+            return None  # steps of a loop whose samples aren't rows of the whole's
         self.terms += [
             (each.number, m, [value.number for value in reads] if moves else [])
             for each, m in zip(gives, whole_op.gives, strict=True)
@@ -286,7 +330,8 @@ class _Folding:
     def folded_run(self) -> Folded | None:
         """The run, of the micro-batches' operations only those that nothing stands for, and its
         factors; None: nothing was written as one."""
-        if not self.folded_operations:
+        rows = any(isinstance(parts.kind, int) for parts in self.parts.values())
+        if not self.folded_operations or not (self.trained or rows):
             return None
         outputs = [self.stand_ins.get(n, n) for n in self.run.outputs]
         terms, needed = {*self.sums.values()}, {*outputs}

@@ -17,7 +17,7 @@ from probe.case import floats
 from probe.case.errors import InputError
 from probe.diff.repeated import aligned
 from probe.explain.outputs import output_difference
-from probe.order.semantics import Each, Moves
+from probe.order.semantics import Each, Moves, Unknown
 from probe.record.contract import INPUT, WEIGHT
 from probe.record.recording import Run, Value
 
@@ -332,7 +332,9 @@ def differing_arguments(
     """How the arguments of two operations differ; None where nothing can be said of it."""
     first, second = left.operations[left_number], right.operations[right_number]
     meaning = first.meaning
-    if first.op != second.op or type(meaning) is not type(second.meaning):
+    # of a batch norm in training nothing is known, and its argument says that it trains
+    kinds = {type(op.meaning) for op in (first, second)} - {Unknown}
+    if first.op != second.op or len(kinds) > 1:
         return None
     sides = (left, first), (right, second)
     operands = [[run.values[n] for n in op.reads] for run, op in sides]

@@ -297,7 +297,8 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         cause = _sums_cause(sides, most, known, same_products=True) if sums else Cause()
         if not cause.explained:
             terms = terms_cause(sides, differing)
-            cause = terms or _formulas_cause(sides) or Cause(why=CLOSE)
+            near = sides[0].pair.is_near(sides[0].value.dtype)
+            cause = terms or _formulas_cause(sides) or Cause(why=CLOSE if near else FIRST_DIGITS)
         cause.alone = True
         return cause
     first = first_of(meaning)
@@ -327,6 +328,16 @@ def _with_addresses(why: str, sides: Sides) -> str:
 
 
 CLOSE = "not explained yet: different formulas whose results are close"
+FIRST_DIGITS = "not explained yet: the results differ in their first digits"
+FORMULAS = "two formulas"
+
+
+def _of_parts(left: Counter[str], right: Counter[str]) -> bool:
+    """Whether a side computes what the other does, each step as many times as often: a sample or a
+    chunk at a time."""
+    few, many = sorted((left, right), key=Counter.total)
+    times = many.total() // max(1, few.total())
+    return times > 1 and many == Counter({word: times * n for word, n in few.items()})
 
 
 def _formulas_cause(sides: Sides) -> Cause | None:
@@ -345,9 +356,9 @@ def _formulas_cause(sides: Sides) -> Cause | None:
         operands = {(run.values[n].shape, run.values[n].digest) for n in side.operation.reads}
         words.append([word for op in inside for word in _formula_words(op, run, operands)])
     without_formats = [[w for w in formula if w not in floats.FORMATS] for formula in words]
-    if words[0] == words[1]:
+    if words[0] == words[1] or _of_parts(*map(Counter, words)):
         return None
-    kind, what = "algorithm", "two formulas"
+    kind, what = "algorithm", FORMULAS
     if all(re.fullmatch(r"sum|add(_n|_of_\d+)?", word) for word in (*words[0], *words[1])):
         if _same_of_integers(sides):
             kind, what = "order", "the same numbers are added in another order"

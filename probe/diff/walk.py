@@ -21,7 +21,7 @@ from probe.diff.difference import (
     plain_outputs,
 )
 from probe.diff.match import RunningMatch
-from probe.diff.micro_batches import fold_micro_batches
+from probe.diff.micro_batches import fold_micro_batches, trains
 from probe.diff.pieces import beyond_rounding
 from probe.diff.related import (
     different_constants,
@@ -66,18 +66,22 @@ def walk(
         runs.append(run)
         notes += [remark for remark in remarks if remark not in notes]
     notes += provenance_differences(*runs)
-    micro_batches = fold_micro_batches(*runs)
-    found = micro_batches
+    trained = any(map(trains, runs))
+    outputs = [[run.values[number].key for number in run.outputs] for run in runs]
+    micro_batches = fold_micro_batches(*runs) if trained or outputs[0] != outputs[1] else None
+    found = micro_batches if trained else None
     if found is None and match is not None and not budget.spent():
         with budget.Ending():
             found = match(*runs)
+    if micro_batches is not None and (found is None or found.outputs_agree):
+        found = micro_batches
     found = found or RunningMatch.of(*runs)
     difference = compare_and_explain(found, explain, tell, seconds, notes)
     difference.incomplete = difference.incomplete or beside_apart(left, right)
     # A mistake behind a rounding difference is no source: its inputs differ already. Where all must
     # agree it shows by its size; of a batch or a length, elements that read others may be far too.
     everywhere = all(pair.selection.all_by_index for pair in difference.outputs)
-    if micro_batches is not None or (everywhere and small_source(difference)):
+    if found is micro_batches or (everywhere and small_source(difference)):
         difference.enters = enters(difference)
     return difference
 

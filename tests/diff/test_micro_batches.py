@@ -125,3 +125,51 @@ def test_what_has_no_more_passes_is_left_alone() -> None:
     assert as_whole_batch(runs[0], runs[1]) is None and as_whole_batch(runs[0], runs[0]) is None
     both = as_whole_batch(runs[2], runs[1]), as_whole_batch(runs[2], runs[0])
     assert all(both) and len(both[0][0].operations) > len(both[1][0].operations)
+
+
+def normed(x: Any, eps: float = 1e-5) -> Any:
+    return F.relu(F.layer_norm(x, x.shape[-1:], eps=eps))
+
+
+def test_a_loop_over_samples_is_the_batchs_operations() -> None:
+    """It was one operation of 24 against one of 2, and its cause ``algorithm``."""
+    x = torch.randn(12, 6, generator=torch.Generator().manual_seed(0))
+    answer = probe.first_difference(
+        lambda: torch.cat([normed(row, 1e-2) for row in x.split(1)]), lambda: normed(x)
+    )
+    assert (answer.first.op, answer.first.compared) == ("aten.native_layer_norm", 96)
+    assert answer.first.arguments == "eps 0.01 against 1e-05"
+
+
+def test_a_batch_norm_that_trains_is_named_by_its_argument() -> None:
+    norm, x = nn.BatchNorm1d(6), torch.randn(12, 6, generator=torch.Generator().manual_seed(0))
+    trained, norm = copy.deepcopy(norm), norm.eval()
+    answer = probe.first_difference(lambda: norm(x), lambda: trained(x))
+    assert answer.first.arguments == "training False against True"
+
+
+def test_samples_in_another_order_are_no_batch_and_no_permuted_weight() -> None:
+    x = torch.randn(12, 6, generator=torch.Generator().manual_seed(0))
+    rows = [*x.split(1)]
+    answer = probe.first_difference(
+        lambda: torch.cat([normed(row, 1e-2) for row in rows[::-1]][::-1]), lambda: normed(x)
+    )
+    assert not answer.to_json()["weights"]
+    assert "algorithm" not in str(answer)
+    twice = [*rows[:11], rows[10]]
+    answer = probe.first_difference(
+        lambda: torch.cat([normed(row) for row in twice]), lambda: normed(x)
+    )
+    assert answer.to_json()["window"] == 6
+
+
+def test_what_only_cuts_rows_on_one_side_is_no_open_cause() -> None:
+    x = torch.randn(64, 512, generator=torch.Generator().manual_seed(0))
+    w = torch.randn(31, 512, generator=torch.Generator().manual_seed(1))
+    if torch.equal(F.linear(x[:1], w), F.linear(x, w)[:1]):
+        pytest.skip("this processor adds one row and 64 in one order")
+    answer = probe.first_difference(lambda: F.linear(x[:1], w), lambda: F.linear(x, w)[:1])
+    classes = answer.classes
+    assert classes["explained rounding"] > 0 == classes["not explained"]
+    flipped = probe.first_difference(lambda: F.linear(x[:2], w), lambda: F.linear(x, w)[:2].flip(0))
+    assert flipped.classes["explained rounding"] == 0

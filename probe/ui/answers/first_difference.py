@@ -33,6 +33,7 @@ from probe.diff.folder import read_recording
 from probe.diff.functions import Captured, FunctionSide, by_reading, rows_read
 from probe.diff.match import LACKING
 from probe.diff.pairing import Selection
+from probe.diff.source import FIRST_DIGITS, FORMULAS
 from probe.diff.walk import UNCOMPARED, OnDisk, walk
 from probe.explain.outputs import (
     NAMED,
@@ -247,16 +248,20 @@ class Walked(Answer):
     def _source_in_words(self, first: Region) -> str:
         count = f"{first.differing:,} of {first.compared:,} differ"
         count += "" if first.max_ulp is None else f" by up to {first.max_ulp:,} ulp"
+        cause = self.found.causes.get(self.found.operations.index(first))
         if "argument" in first.cause:  # first, as lines are cut at their end
             text = f"first: {operation_text(first)}: {first.cause_text}; {count}"
         else:
             causes = self.found.causes.values()
             sought = any(cause.kind or NOT_SOUGHT not in cause.why for cause in causes)
             why = first.cause or (NOT_YET if sought else NOT_SOUGHT)
+            if cause is not None and cause.why == FIRST_DIGITS:
+                why = cause.why
+            elif cause is not None and first.cause == "algorithm" and FORMULAS not in cause.why:
+                why = f"algorithm: {cause.why.split(': ')[0]}"
             text = f"first: {operation_text(first)}, {count}: {why}"
             text += f"; the arguments differ: {first.arguments}" if first.arguments else ""
         # what it is in its library's words, of a product or a convolution
-        cause = self.found.causes.get(self.found.operations.index(first))
         if cause is not None and cause.comparison is not None and cause.kind:
             layer = alone.layer_of(self.found, first)
             text += f" ({layer})" if layer else ""
