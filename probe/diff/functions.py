@@ -68,8 +68,9 @@ class FunctionSide:
     """From the function, built anew by :class:`Captured`, to what watches it."""
     names: dict[str, list[str]] = field(default_factory=dict)
     """Of its arrays, by the names that both sides have for them."""
-    pieces: dict[str, tuple[slice, ...]] = field(default_factory=dict)
-    """Where its array stands in a larger one of the other side, by common name."""
+    pieces: dict[str, dict[str, tuple[slice, ...]]] = field(default_factory=dict)
+    """Where its arrays stand in a larger one of the other side, by its and their names: the rows
+    of a batch that it runs one by one."""
     shared: Arrays = field(default_factory=dict)
     """The arrays that both sides hold, by common name."""
     results: dict[Any, list[str] | None] = field(default_factory=dict)
@@ -95,11 +96,12 @@ class FunctionSide:
         """The side's arrays with the elements replaced in which ``arrays`` differ."""
         replaced = dict[str, np.ndarray]()
         for name, held_names in self.names.items():
-            at = self.pieces.get(name, ())
-            changed, content = (arrays[name] != self.shared[name])[at], arrays[name][at]
+            changed, places = arrays[name] != self.shared[name], self.pieces.get(name, {})
             for held_name in held_names:
-                bits = self.captured.arrays[held_name].bits
-                replaced[held_name] = np.where(changed, content, bits).astype(bits.dtype)
+                bits, at = self.captured.arrays[held_name].bits, places.get(held_name, ())
+                replaced[held_name] = np.where(changed[at], arrays[name][at], bits).astype(
+                    bits.dtype
+                )
         return replaced
 
 
@@ -267,6 +269,7 @@ def _shared(left: FunctionSide, right: FunctionSide) -> tuple[Arrays, dict[str, 
     only = [[n for n in keys[s] if keys[s][n] not in keys[1 - s].values()] for s in (0, 1)]
     pieces = list[tuple[str, str, tuple[int, int, int], list[int]]]()
     for name in only[0]:
+        pieces_of_name = list[str]()
         for partner in sorted(only[1], key=name.__ne__):
             first, second = captured[0][name], captured[1][partner]
             axes = _differing_axes(first.bits.shape, second.bits.shape)
@@ -282,19 +285,27 @@ def _shared(left: FunctionSide, right: FunctionSide) -> tuple[Arrays, dict[str, 
             if at := [start for (start,) in places_of_piece(first.bits, second.bits, axes[:1])]:
                 sizes = axes[0], first.bits.shape[axes[0]], second.bits.shape[axes[0]]
                 pieces.append((name, partner, sizes, at))
-                only[1].remove(partner)
-                break
+                if sizes[1] < sizes[2]:  # further arrays may be pieces of the same one
+                    break
+                pieces_of_name.append(partner)
+        only[1] = [partner for partner in only[1] if partner not in pieces_of_name]
     for name, partner, (axis, n, m), at in pieces:
         # a mask may stand in many places: what it belongs to says where
         common = set(at).intersection(
             *(set(places) for *_, sizes, places in pieces if sizes[1:] == (n, m))
         )
         begin = min(common or at)
-        small = left if n < m else right
-        left.names[name], right.names[name] = [name], [partner]
-        small.pieces[name] = (slice(None),) * axis + (slice(begin, begin + min(n, m)),)
-        arrays[name] = (captured[1][partner] if n < m else captured[0][name]).bits
-        dtypes[name] = captured[0][name].dtype
+        piece_on_left = n < m
+        small, large = (left, right) if piece_on_left else (right, left)
+        piece, whole = (name, partner) if piece_on_left else (partner, name)
+        # all pieces of an array have its name
+        common_name = next((key for key, held in large.names.items() if held == [whole]), name)
+        large.names[common_name] = [whole]
+        small.names.setdefault(common_name, []).append(piece)
+        where = (slice(None),) * axis + (slice(begin, begin + min(n, m)),)
+        small.pieces.setdefault(common_name, {})[piece] = where
+        arrays[common_name] = large.captured.arrays[whole].bits
+        dtypes[common_name] = captured[0][name].dtype
     return arrays, dtypes
 
 
