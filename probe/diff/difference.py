@@ -37,6 +37,7 @@ from probe.explain.outputs import (
 from probe.order.semantics import Moves, Passes
 from probe.record.contract import THROUGH_A_VIEW
 from probe.record.recording import NAMED, Operation, Run, computes, operations_between, region_text
+from probe.record.store import array_digest
 
 if TYPE_CHECKING:
     from probe.diff.match import RunningMatch
@@ -432,18 +433,19 @@ class Difference:
         return {(pair.left, pair.right): pair for each in self.judged for pair in each.gives}
 
     @cached_property
-    def _given_bits(self) -> set[tuple[str, bytes, bytes] | None]:
+    def _given_bits(self) -> set[tuple[str, str] | None]:
         return {self._selected_bits(p) for p in self._given_pairs.values() if not p.equal}
 
-    def _selected_bits(self, pair: ValuePair) -> tuple[str, bytes, bytes] | None:
-        """The type and the bits of the selected elements of both sides; None: not kept, or none."""
-        arrays = self.left.array(pair.left), self.right.array(pair.right)
-        if pair.selection.empty or arrays[0] is None or arrays[1] is None:
+    def _selected_bits(self, pair: ValuePair) -> tuple[str, str] | None:
+        """Digests of the selected elements of both sides; None: not kept, or none."""
+        left, right = self.left.array(pair.left), self.right.array(pair.right)
+        if pair.selection.empty or left is None or right is None:
             return None
-        left, right = (
-            pair.selection.elements(array, side).tobytes() for side, array in enumerate(arrays)
+        elements = (
+            pair.selection.elements(array, side) for side, array in enumerate((left, right))
         )
-        return self.left.values[pair.left].dtype, left, right
+        first, second = (array_digest(array.reshape(-1)) for array in elements)
+        return first, second
 
     def _is_explored(self, region: Region) -> bool:
         """Whether it is known of a region that something differs in whether it differs by itself:

@@ -151,7 +151,9 @@ class Opened(Protocol):
     library's file has a function ``opened(path, trust)`` that returns one, of a path of an ending
     of ``probe.record.subject.FILES``."""
 
-    inputs: tuple[Input, ...]
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """What it is run on, in the order of its signature."""
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
         """A recorder of the model with these inputs (container arrays, by name)."""

@@ -287,9 +287,12 @@ class Watching(Interpreter):
         elif op == "TensorListFromTensor":
             whole = self.seen(inputs[0], path)
             kind = whole.shape[1:], whole.dtype
+
+            def part(n: int) -> np.ndarray:
+                return whole.array()[n]
+
             parts = [
-                Seen(("part", whole.key, n), *kind, lambda n=n: whole.array()[n])
-                for n in range(whole.shape[0])
+                Seen(("part", whole.key, n), *kind, partial(part, n)) for n in range(whole.shape[0])
             ]
             self.lists[number_of(outputs[0])] = list(parts)
             again = lambda read: list(read[0])  # noqa: E731

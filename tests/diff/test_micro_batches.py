@@ -180,6 +180,11 @@ def test_what_only_cuts_rows_on_one_side_is_no_open_cause() -> None:
         pytest.skip("this processor adds one row and 64 in one order")
     answer = probe.first_difference(lambda: F.linear(x[:1], w), lambda: F.linear(x, w)[:1])
     classes = answer.classes
+    moved = probe.first_difference(
+        lambda: F.linear(x, w).reshape(-1),
+        lambda: torch.cat([F.linear(r, w) for r in x.split(1)]).reshape(-1),
+    )
+    assert moved.classes["explained rounding"] > 0
     assert classes["explained rounding"] > 0 == classes["not explained"]
     flipped = probe.first_difference(lambda: F.linear(x[:2], w), lambda: F.linear(x, w)[:2].flip(0))
     assert flipped.classes["explained rounding"] == 0
