@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from lib.onnx_files import onnx_file
 from probe.case.operands import normal
 
 KERNEL = 5
@@ -81,6 +80,9 @@ def keras_model(**words: Any) -> Any:
 
 def onnx_model(path: Path, **words: Any) -> Path:
     """Writes an ONNX file of any length; its path."""
+    # pages run the other functions from the root of the repository, where nothing is called lib
+    from lib.onnx_files import onnx_file
+
     network, held, lines, last = NineLayers(**words), dict[str, np.ndarray](), list[str](), "x"
     same = ', auto_pad="SAME_UPPER"' if network.padding == "same" else ""
     for n, (weights, bias) in enumerate(network.convolutions(), 1):
