@@ -614,8 +614,12 @@ def _exchanged_operands(match: RunningMatch, region: Region) -> ArgumentDifferen
         exchanged = match.resemble(pair.left, right) and match.resemble(left, pair.right)
         if not exchanged or match.resemble(pair.left, pair.right):
             return None
-        both = zip(match.runs, (pair.left, pair.right), strict=True)
-        texts.append(f"operand {place + 1} {' against '.join(given_by(run, n) for run, n in both)}")
+        both = [*zip(match.runs, (pair.left, pair.right), strict=True)]
+        givers = [given_by(run, n) for run, n in both]
+        if givers[0] == givers[1]:  # two layers of one kind: which of the left run's operations
+            numbers = [match.runs[0].values[n].given + 1 for n in (pair.left, left)]
+            givers = [f"{giver} (number {n})" for giver, n in zip(givers, numbers, strict=True)]
+        texts.append(f"operand {place + 1} {' against '.join(givers)}")
     if not texts or not all(pair.equal for pair in in_place):
         return None
     region.reads = in_place

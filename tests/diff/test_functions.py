@@ -484,3 +484,15 @@ def test_rows_that_an_element_of_a_result_depends_on() -> None:
     assert found["x"].tolist() == [True] * 4 + [False] * 4 and found["scale"].all()
     assert np.flatnonzero(rows_read(sums, x, 1, 0)["x"]).tolist() == [2, 3, 4]
     assert not rows_read(sums, x, 1, 0)["scale"].any()
+
+
+def test_exchanged_layers_of_one_kind_are_told_apart_by_their_numbers() -> None:
+    """``operand 1 aten.addmm against aten.addmm`` said nothing."""
+    x, first, second = tensor(8, 40), nn.Linear(40, 64), nn.Linear(40, 64)
+    answer = found(
+        lambda: torch.sigmoid(first(x)) * torch.tanh(second(x)),
+        lambda: torch.sigmoid(second(x)) * torch.tanh(first(x)),
+    )
+    assert answer.first.arguments == (
+        "operand 1 aten.addmm (number 2) against aten.addmm (number 5)"
+    )

@@ -230,7 +230,8 @@ class Scheduled(Answer):
         if self.schedule.kind == FUNCTIONS:
             return 'probe.network(model, vary="schedule", at="chunks:8", sizes=...) looks for sizes'
         if not self.safe:
-            return "--sizes 1..64 looks for sizes of pieces that have the bits of the whole"
+            option = "--sizes 1..64 (in Python sizes=range(1, 65))"
+            return f"{option} looks for sizes of pieces that have the bits of the whole"
         text = f"sizes of pieces with the bits of the whole: {ranges(same) or 'none'}"
         apart = [ranges(sizes) + f" ({name})" * bool(name) for name, sizes in other.items()]
         text += f"; with different bits: {', '.join(apart)}" if other else ""

@@ -7,7 +7,8 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -63,6 +64,16 @@ RENAMED = {before: name for name, (_, before) in COMMANDS.items() if before}
 BROKEN = 70
 
 
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """The reader of our stdout may leave, as of ``probe targets | head -1``: no error."""
+    try:
+        yield
+    except BrokenPipeError:
+        # Python flushes stdout once more as it ends, and would print a traceback of its own
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class Commands(click.Group):
     """Imports a command when it is asked for."""
 
@@ -107,6 +118,11 @@ class Commands(click.Group):
             varied = any(word.partition("=")[0] == "--vary" for word in args)
             return "", self.get_command(ctx, "diff" if varied else "MODEL"), args
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with reader_may_leave():  # click would end with 1, which says that something was found
+            return super().invoke(ctx)
+        return 0
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -175,10 +191,6 @@ def run(arguments: Sequence[str]) -> int:
     try:
         with budget.within(None):
             return commands.main(list(arguments), "probe", standalone_mode=False) or 0
-    except BrokenPipeError:  # the reader of our stdout has left: `probe targets | head -1`
-        # Python flushes stdout once more as it ends, and would print a traceback of its own
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except (Exception, KeyboardInterrupt) as error:
         shown: BaseException = error
         if isinstance(error, click.ClickException):
@@ -197,7 +209,8 @@ def run(arguments: Sequence[str]) -> int:
             click.echo(shown.stderr, err=True)
         if "--json" in arguments:
             entry = dict(zip(("name", "value", "why", "todo", "kind"), parts, strict=True))
-            click.echo(json.dumps({"error": entry, "exit": status}))
+            with reader_may_leave():
+                click.echo(json.dumps({"error": entry, "exit": status}))
         return status
     finally:
         COMMAND.pop()

@@ -335,6 +335,17 @@ def test_a_reader_that_leaves_is_no_error():
     assert done.returncode == 0 and not said and done.stdout.count("\n") == 1
 
 
+@pytest.mark.parametrize(("words", "status"), [("--json", 0), ("--against 3 --json", 2)])
+def test_a_reader_that_left_before_anything_was_printed_is_no_error(words, status):
+    """It was status 1, which says that something was found; and a traceback behind an error."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "probe", "targets", *words.split()]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert done.returncode == status and "Traceback" not in done.stderr
+
+
 def test_numbers_that_start_with_a_dash_are_values(capsys):
     given = "--weights -0.7313,-1.1043,1.8492,1.3007,-0.1033 --bias -0.0401".split()
     words = [*CONV, *given, "--lengths", "5..7", "--target", "reference", "--json"]
