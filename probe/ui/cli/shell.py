@@ -120,9 +120,10 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
+        status = 0
         with reader_may_leave():  # click would end with 1, which says that something was found
-            return super().invoke(ctx)
-        return 0
+            status = super().invoke(ctx)
+        return status
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
