@@ -7,8 +7,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -64,14 +63,10 @@ RENAMED = {before: name for name, (_, before) in COMMANDS.items() if before}
 BROKEN = 70
 
 
-@contextmanager
-def reader_may_leave() -> Iterator[None]:
-    """The reader of our stdout may leave, as of ``probe targets | head -1``: no error."""
-    try:
-        yield
-    except BrokenPipeError:
-        # Python flushes stdout once more as it ends, and would print a traceback of its own
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def stop_writing() -> None:
+    """After the reader of our stdout has left, as of ``probe targets | head -1``: Python flushes it
+    once more as it ends, and would print a traceback of its own."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Commands(click.Group):
@@ -120,10 +115,11 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        status = 0
-        with reader_may_leave():  # click would end with 1, which says that something was found
-            status = super().invoke(ctx)
-        return status
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # click would end with 1, which says that something was found
+            stop_writing()
+            return 0
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -210,8 +206,10 @@ def run(arguments: Sequence[str]) -> int:
             click.echo(shown.stderr, err=True)
         if "--json" in arguments:
             entry = dict(zip(("name", "value", "why", "todo", "kind"), parts, strict=True))
-            with reader_may_leave():
+            try:
                 click.echo(json.dumps({"error": entry, "exit": status}))
+            except BrokenPipeError:
+                stop_writing()
         return status
     finally:
         COMMAND.pop()
