@@ -13,6 +13,7 @@ import probe
 from probe.diff.functions import Reader, rows_read
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytestmark = pytest.mark.long
 
 F, nn = torch.nn.functional, torch.nn
 

@@ -11,6 +11,8 @@ from probe.diff.pieces import Schedule
 from probe.targets.launch import InlineSession
 from probe.targets.target import Target
 
+pytestmark = pytest.mark.long
+
 EXPERIMENT = "schedules"
 
 

@@ -16,6 +16,8 @@ import probe
 from probe.sizes import stable
 from probe.targets.unchanged import unchanged
 
+pytestmark = pytest.mark.long
+
 X = np.random.default_rng(0).normal(size=(6, 16)).astype("float32")
 CASE = probe.Case(op="conv1d", kernel=3, in_channels=4, filters=2, length=9)
 

@@ -11,6 +11,8 @@ from probe.sizes.invariant.programs import NamedInputs
 from probe.sizes.invariant.whole import SameBitsProgram
 from tests.sizes.invariant.models import Planted, W, drawn, held, product, same
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.slow
 def test_a_program_is_given_arrays_that_begin_where_a_vector_does():

@@ -19,6 +19,8 @@ from probe.sizes.invariant.tensorflow_model import (
 )
 from tests.sizes.invariant.keras_models import L, built, differing, keras, moved, numbers, tf
 
+pytestmark = pytest.mark.long
+
 
 def network(x):
     y = L.Activation("relu6")(L.BatchNormalization()(L.Conv2D(6, 3, padding="same")(x)))

@@ -6,6 +6,8 @@ import pytest
 from probe.sizes import stable
 from tests.sizes.invariant.models import dependent, differing, ends, of
 
+pytestmark = pytest.mark.long
+
 SIZES = (1, 2, 3, 5, 11, 23)  # beside the 24 samples that there are; the classes are those of 24
 PARTS = ends(24, *SIZES)
 

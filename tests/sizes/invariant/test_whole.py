@@ -11,6 +11,8 @@ from probe.sizes.invariant.keeper import NotInvariant
 from probe.sizes.invariant.whole import BLIND
 from tests.sizes.invariant.models import Planted, W, drawn, same
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True)
 def few_more_samples(monkeypatch):

@@ -11,6 +11,8 @@ from probe.case.errors import InputError
 from probe.ui.answers.schedule import Scheduled
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.long
+
 nn, F = torch.nn, torch.nn.functional
 
 X = np.random.default_rng(0).standard_normal((1, 12, 16)).astype(np.float32)
