@@ -22,8 +22,8 @@ Answer = Mapping[str, "Row | Sequence[Row]"]
 """Rows by table, without the columns that say which question they answer."""
 
 
-class Answering(Campaign[Question]):
-    """Stores what answers each question, unless the store has that.
+class Answered(Campaign[Question]):
+    """Stores what answers each question, and knows which answers the store has.
 
     ``table``: where answers are; ``key``: its columns that name a question of a run.
     """
@@ -31,20 +31,9 @@ class Answering(Campaign[Question]):
     table: str
     key: tuple[str, ...]
 
-    reasons: tuple[type[Exception], ...] = ()
-    """What ``answer`` may raise where there is none: then the row of ``table`` says why."""
-
     @abstractmethod
     def columns(self, question: Question) -> Row:
         """What is known of a question without asking it, ``key`` among it."""
-
-    def answer(self, part: CampaignPart[Question], question: Question) -> Answer:
-        """Asks; each row gets those of ``columns`` that its table has."""
-        raise NotImplementedError
-
-    def reason(self, error: Exception) -> str:
-        """Why there is no answer, in one line."""
-        return machine.publishable(str(error))
 
     @cached_property
     def stored(self) -> set[tuple[Any, ...]]:
@@ -61,15 +50,6 @@ class Answering(Campaign[Question]):
         with self.lock:
             self.tally.before += found
         return found
-
-    def ask(self, part: CampaignPart[Question], question: Question) -> None:
-        if not self.is_stored(part, question):
-            begun = time.perf_counter()
-            try:
-                answer: Answer | str = self.answer(part, question)
-            except self.reasons as error:
-                answer = self.reason(error)
-            self.take(part, question, answer, time.perf_counter() - begun)
 
     def take(
         self, part: CampaignPart[Any], question: Question, answer: Answer | str, seconds: float
@@ -89,7 +69,31 @@ class Answering(Campaign[Question]):
             self.keep(table, [shared | row for row in several])
 
 
-class InProcesses(Answering[Any]):
+class Answering(Answered[Question]):
+    """Asks the questions that the store has no answer to, one after the other."""
+
+    reasons: tuple[type[Exception], ...] = ()
+    """What ``answer`` may raise where there is none: then the row of ``table`` says why."""
+
+    @abstractmethod
+    def answer(self, part: CampaignPart[Question], question: Question) -> Answer:
+        """Asks; each row gets those of ``columns`` that its table has."""
+
+    def reason(self, error: Exception) -> str:
+        """Why there is no answer, in one line."""
+        return machine.publishable(str(error))
+
+    def ask(self, part: CampaignPart[Question], question: Question) -> None:
+        if not self.is_stored(part, question):
+            begun = time.perf_counter()
+            try:
+                answer: Answer | str = self.answer(part, question)
+            except self.reasons as error:
+                answer = self.reason(error)
+            self.take(part, question, answer, time.perf_counter() - begun)
+
+
+class InProcesses(Answered[Any]):
     """Answers several questions at once in a process of their own, which a library may end."""
 
     @abstractmethod

@@ -306,7 +306,7 @@ def _longer_call_cause(
 # x86 processors without VNNI multiply unsigned by signed bytes with ``vpmaddubsw``, which adds two
 # neighbouring products and cuts the sum off at -32,768 and 32,767 (Intel's manual of instructions;
 # onnxruntime#16105). All that is added behind is exact, so that both sides can be replayed: the sum
-# of 32 bits on one, with each pair cut off on the other.
+# of 32 bits on one, with each pair saturated on the other.
 
 LEAST_16_BITS, MOST_16_BITS = -(1 << 15), (1 << 15) - 1
 
@@ -378,7 +378,7 @@ class ByteProducts:
         return self._rescaled((x * w).sum(axis=1))
 
     def saturating(self) -> np.ndarray | None:
-        """The outputs where pairs of neighbours are cut off, channel by channel through all places
+        """The outputs where sums of two neighbours saturate, channel by channel through all places
         of the kernel, as ONNX Runtime and FBGEMM lay them."""
         # the instruction takes one factor unsigned and one signed: the other kind is shifted there
         x, w = self.x + 128 * self.signed[0], self.w - 128 * (not self.signed[1])
@@ -470,7 +470,7 @@ def saturation_cause(sides: Sides, differing: np.ndarray) -> Cause | None:
             replays[1], recorded[1 - place]
         ):
             why = (
-                f"on the {NAMES[place]}, sums of two products of bytes are cut off at 16 bits, as "
+                f"on the {NAMES[place]}, sums of two products of bytes saturate at 16 bits, as "
                 "an instruction of processors without VNNI does; on the "
                 f"{NAMES[1 - place]} they are whole: {len(chosen)} of {len(chosen)} examined "
                 "outputs replay on both sides"

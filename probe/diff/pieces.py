@@ -404,7 +404,7 @@ class InPieces:
                         self._add_marks(parts[number], outputs[number], part)
             for number, piece in enumerate(pieces):
                 for output in range(len(self.whole_outputs)):
-                    both = self.aligned(piece, output, outputs[number][output].shape)
+                    both = self.common_index(piece, output, outputs[number][output].shape)
                     if both is None:
                         continue
                     in_whole, in_piece = both
@@ -442,7 +442,7 @@ class InPieces:
             index[layout.axis] = slice(*layout.entries(start, stop, sizes))
         return tuple(index)
 
-    def aligned(
+    def common_index(
         self, piece: Piece, output: int, shape: tuple[int, ...]
     ) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
         """Where the whole and a piece (of this shape) have what the piece keeps; None: the output
@@ -484,7 +484,7 @@ class InPieces:
                 missing = replace(nothing, not_compared=whole.size, why=why)
                 compared.differences.append(missing)
                 continue
-            both = self.aligned(piece, number, part.shape)
+            both = self.common_index(piece, number, part.shape)
             if both is None:
                 return replace(compared, differences=[], between=True)
             in_whole, in_piece = both
@@ -520,7 +520,7 @@ class InPieces:
                 room = most - span[1] if behind else span[0]
 
                 def enough(size: int, span: tuple[int, int] = span, behind: bool = behind) -> bool:
-                    return self._enough(number, span, behind, size)
+                    return self._reads_nothing_beyond(number, span, behind, size)
 
                 if need >= room or enough(need):
                     continue
@@ -531,9 +531,11 @@ class InPieces:
             sides.append(None if unlimited else need)
         return Context(sides[0], sides[1], self._grid(number))
 
-    def _enough(self, number: int, span: tuple[int, int], behind: bool, size: int) -> bool:
-        """Whether what is kept of ``span`` doesn't change with what lies ``size`` beyond it, before
-        or ``behind`` it."""
+    def _reads_nothing_beyond(
+        self, number: int, span: tuple[int, int], behind: bool, size: int
+    ) -> bool:
+        """Whether no output kept of ``span`` changes with inputs further than ``size`` positions
+        from it, on the side before or ``behind`` it: an overlap of ``size`` is enough there."""
 
         def beyond(order: int, count: int) -> np.ndarray:
             at = np.arange(count)

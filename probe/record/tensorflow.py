@@ -182,7 +182,9 @@ class Watching(Interpreter):
     def _held(self, tensor: Any) -> Any:
         """The handle of the variable whose memory a tensor has, or None."""
         if self.memory is None:
-            self.memory = {_memory_of(value): handle for handle, value in self.names.held()}
+            self.memory = {
+                _memory_of(value): handle for handle, value in self.names.variable_values()
+            }
         return self.memory.get(_memory_of(tensor))
 
     def _variable(self, handle: Any, path: str) -> Hashable:

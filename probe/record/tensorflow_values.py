@@ -568,7 +568,7 @@ class Names:
             parts = [a if a in layers and b not in layers else b for a, b in both]
         return "/".join([part for part in parts if part in layers] or parts)
 
-    def held(self) -> Iterator[tuple[Any, Any]]:
+    def variable_values(self) -> Iterator[tuple[Any, Any]]:
         """The handle of each floating-point variable, and what it holds now."""
         for variable in (reference() for reference in self._found[1]):
             if variable is None:  # it is gone

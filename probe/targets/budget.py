@@ -396,7 +396,7 @@ def _last_words(board: Board, why: str, kind: str, status: int, as_json: bool) -
 
 
 def _leave_with(pipe: int) -> None:
-    """Ends this process where its supervisor was killed: nobody would hear Ctrl-C any more."""
+    """Ends this process where its supervisor was killed: Ctrl-C would end nothing any more."""
     os.read(pipe, 1)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(PATIENCE)

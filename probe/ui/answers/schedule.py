@@ -485,7 +485,7 @@ def _has_bits(
             kept = both.kept_index(piece, number)
             if kept is None:
                 continue
-            places = both.aligned(piece, number, part.shape)
+            places = both.common_index(piece, number, part.shape)
             if places is None or array[places[0]].shape != array[kept].shape:
                 return False
             if array[places[0]].tobytes() != part[places[1]].tobytes():

@@ -309,7 +309,7 @@ def test_a_package_that_is_not_here_is_named_with_the_rest_that_is_needed(
 
 
 def test_packages_that_every_command_needs_are_named_at_once():
-    """``pip install --no-deps`` brings none of them; without click nobody else could say it."""
+    """``pip install --no-deps`` brings none of them; without click no other code could say it."""
     code = "import sys; sys.modules |= {'click': None, 'rich': None}; "
     code += "import probe.ui.cli as c; c.main()"
     env = {**os.environ, "PYTHONPATH": os.getcwd()}
